@@ -48,8 +48,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import Problems
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import as_raw
 from tracelearn.solvers import admm
 

@@ -203,7 +203,7 @@ def summarised(path: Path, case: str, patience: float) -> dict:
 
     Source.batches = counted  # type: ignore[method-assign]
     alpha = SMALL * 3.0 * third(path)
-    solvers = {"nystrom": partial(nystrom, directions=1000), "subspaces": subspaces, "apg-adm": apg_adm}
+    solvers = {"nystrom": partial(nystrom, directions=1000), "subspaces": subspaces, "apg": apg_adm}
     found = {name: _tried(solver, path, alpha, passes, patience) for name, solver in solvers.items()}
     return {"case": f"{n:,} of {'×'.join(map(str, shape))}", **found, "peak_gib": round(_peak() / 2**20, 2)}
 

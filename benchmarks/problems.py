@@ -9,10 +9,12 @@ import numpy as np
 
 from tracelearn import Moments, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
-from tracelearn.losses import Logistic, Squared
+from tracelearn.losses import LogLoss, SquaredError
 from tracelearn.penalties import Penalty, Split, as_penalty
-from tracelearn.problems.batch import Problems, alpha_max, certify, choose_form, datafit
-from tracelearn.problems.datafits import DataFit, Squares
+from tracelearn.problems.data_fit import DataFit
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import Problems, alpha_max, certify
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import SOLVERS
 
@@ -98,10 +100,9 @@ class Problem:
     def state(self) -> DataFit:
         """State the loss as our estimators do, from the samples: what a fit pays before it begins to solve."""
         samples = Samples.of(Block(self.rows, self.targets), self.shape)
-        loss = Logistic() if self.loss == "log_loss" else Squared()
-        return datafit(
-            samples, loss, choose_form(samples, loss), ridge=0.0, joint=True, fit_intercept=self.loss != "log_loss"
-        )
+        loss = LogLoss() if self.loss == "log_loss" else SquaredError()
+        options = {"ridge": 0.0, "joint": True, "fit_intercept": self.loss != "log_loss"}
+        return choose_form(samples, loss).data_fit(samples, loss, **options)
 
     def stated(self) -> Problems:
         """State the whole problem, from the samples."""

@@ -1,1 +1,1 @@
-"""Published results, repeated: ``make experiments``, or ``python -m experiments.completion`` and so on."""
+"""Published results, repeated: ``python -m experiments.paper``, ``experiments.completion`` and so on."""

@@ -13,7 +13,7 @@ from hypothesis import settings
 settings.register_profile("tracelearn", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("tracelearn")
 
-collect_ignore = ["mutants.py"]  # a command, which needs cosmic-ray: `make mutants` installs it
+collect_ignore = ["mutants.py"]  # a command, which needs cosmic-ray: `python -m tests.mutants`
 
 
 # Cases that repeat a quick test with another library, another solver or a cluster: they take most of the time.
@@ -21,7 +21,6 @@ REPEATED = (
     "array_api_strict on device1",
     "[torch",
     "-torch",
-    "apg-dr",
     "test_execution.py::test_dask",
     "test_execution.py::test_the_scores",
     "test_execution.py::test_chunks",

@@ -20,7 +20,6 @@ import numpy as np
 from tracelearn import load, save
 from tracelearn.cli import main
 from tracelearn.files import models as files
-from tracelearn.paper.reproduce import settings
 
 
 def kill_at(step):
@@ -116,7 +115,6 @@ def warm_up():
 
 def serve():
     """Answer requests until there are no more."""
-    settings.SCALES["quick"] = {"n_train": 300, "n_test": 200, "budget": 0.02, "study_seconds": 0.05}
     warm_up()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # forks inherit it
     for line in iter(sys.stdin.readline, ""):

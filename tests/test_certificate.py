@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from oracle import centred, matricize, minimise, spectral
 
 from tracelearn import Moments
-from tracelearn.losses import LOSSES, Logistic
+from tracelearn.losses import LOSSES, LogLoss
 from tracelearn.penalties import PENALTIES, Split, as_penalty
-from tracelearn.problems.batch import Problems, alpha_max, certify
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import Problems, alpha_max, certify
 from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import admm
 
@@ -75,7 +75,7 @@ def test_the_gap_of_sums_of_atoms_bounds_the_excess_at_any_point_with_any_eviden
             assert objective[0] - gap[0] * reference <= optimum + 1e-7 * reference
 
 
-class Unbalanced(Logistic):
+class Unbalanced(LogLoss):
     """A loss whose search for the intercept ends before it began."""
 
     name = "unbalanced"
@@ -90,7 +90,7 @@ del LOSSES["unbalanced"]  # one of this file, and no registry's
 def test_forces_that_a_free_intercept_does_not_balance_prove_nothing(rng):
     X, y = rng.standard_normal((60, 6)), np.where(np.arange(60) % 6 == 0, 1.0, -1.0)[:, None]
     samples, penalty = Samples.of(Block(X, y), (2, 3)).checked(), as_penalty("overlapped", (2, 3))
-    right, wrong = (SampleLoss.of(loss, samples) for loss in (Logistic(), Unbalanced()))
+    right, wrong = (SampleLoss.of(loss, samples) for loss in (LogLoss(), Unbalanced()))
     alpha = 0.5 * alpha_max(right, penalty, (2, 3))
     optimum = solve(right, penalty, alpha, (2, 3), tol=1e-9).objective[0]
     one = np.ones(1)
@@ -99,7 +99,7 @@ def test_forces_that_a_free_intercept_does_not_balance_prove_nothing(rng):
     W = np.zeros((1, 2, 3))
     objective, gap = gap_at(wrong, penalty, W, penalty.start(W), alpha)
     assert objective[0] - gap[0] * wrong.at_zero.value[0] <= optimum
-    assert SampleLoss.of(Logistic(), samples, fit_intercept=False).at_zero.dual_value(one) > 0.0  # it is not free there
+    assert SampleLoss.of(LogLoss(), samples, fit_intercept=False).at_zero.dual_value(one) > 0.0  # it is not free there
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.4])

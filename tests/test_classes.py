@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracelearn import Moments, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.samples.targets import recode, union
 from tracelearn.losses import n_columns
+from tracelearn.samples.targets import recode, union
 
 SHAPE = (3, 2, 2)
 FIELDS = ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq")
@@ -192,8 +192,8 @@ def test_classes_can_be_found_as_they_come():
     X, labels = X[order], labels[order]
     model = TraceNormClassifier(**TIGHT)
     for start in range(0, 200, 30):
-        model._learn(X[start : start + 30], labels[start : start + 30], grow=True)
-    model._refresh()
+        model.accumulate(X[start : start + 30], labels[start : start + 30])
+    model.refresh()
     whole = TraceNormClassifier(**TIGHT).fit(X, labels)
     np.testing.assert_array_equal(model.classes_, whole.classes_)
     np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-9)

@@ -24,14 +24,7 @@ from tracelearn import (
 )
 from tracelearn.cli import learning, progress
 from tracelearn.cli import stream as cli_stream
-from tracelearn.paper.reproduce import experiment, settings
 from tracelearn.streaming.run import Point
-
-
-@pytest.fixture
-def tiny(monkeypatch):
-    scale = {"n_train": 40, "n_test": 30, "budget": 0.05, "study_seconds": 0.05}
-    monkeypatch.setitem(settings.SCALES, "quick", scale)
 
 
 def call(capsys, *arguments):
@@ -58,75 +51,19 @@ def test_python_runs_the_package_as_the_command():
 def test_help_names_the_command_and_its_options(capsys):
     code, out, _ = call(capsys, "--help")
     assert code == 0
-    for command in ("fit", "predict", "inspect", "reproduce", "stream", "test", "compare", "over-time", "merge"):
+    for command in ("fit", "predict", "inspect", "stream", "test", "compare", "over-time", "merge"):
         assert command in out
-    code, out, _ = call(capsys, "reproduce", "--help")
+    code, out, _ = call(capsys, "stream", "--help")
     assert code == 0
-    for option in ("--scale", "--out", "--budget", "--batch-size", "--max-iter-per-update", "--max-rank", "--seed"):
+    for option in ("--checkpoint", "--out", "--resume", "--forgetting", "--max-samples"):
         assert option in out
-
-
-@pytest.mark.usefixtures("tiny")
-@pytest.mark.slow
-def test_reproduce_writes_everything_and_says_where(capsys, tmp_path):
-    code, out, err = call(
-        capsys, "reproduce", "--out", str(tmp_path / "new" / "folder"), "--batch-size", "10", "--seed", "3"
-    )
-    assert (code, err) == (0, "")
-    folder = tmp_path / "new" / "folder"
-    names = {"figure_a.png", "figure_b.png", "figure_minibatch.png", "results.json", "report.html"}
-    assert {file.name for file in folder.iterdir()} == names
-    for name in names:
-        assert str(folder / name) in out
-    results = json.loads((folder / "results.json").read_text())
-    assert (results["seed"], results["batch_size"]) == (3, 10)
-    # Not a terminal: no bar, but a line for each algorithm, and the table.
-    for algorithm in results["algorithms"]:
-        assert f"{algorithm}: " in out
-    assert "\x1b" not in out
-
-
-@pytest.mark.usefixtures("tiny")
-@pytest.mark.slow
-def test_ctrl_c_keeps_reports_and_says_what_was_finished(capsys, tmp_path, monkeypatch):
-    def interrupted(*args, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(experiment.PaperRegressor, "partial_fit", interrupted)
-    code, _, err = call(capsys, "reproduce", "--out", str(tmp_path), "--batch-size", "10")
-    assert code == 130
-    (line,) = [line for line in err.splitlines() if not line.startswith("tracelearn: warning:")]  # samples are few
-    assert "2 of 7 algorithms" in line
-    assert json.loads((tmp_path / "results.json").read_text())["algorithms"].keys() == {"APG_DR", "tracelearn"}
-    assert {file.name for file in tmp_path.iterdir()} == {"figure_a.png", "figure_b.png", "results.json", "report.html"}
-    assert "interrupted" in (tmp_path / "report.html").read_text()
-
-
-@pytest.mark.usefixtures("tiny")
-def test_ctrl_c_at_once_leaves_no_stale_report(capsys, tmp_path, monkeypatch):
-    def interrupted(*args, **options):
-        raise KeyboardInterrupt
-
-    (tmp_path / "report.html").write_text("of an earlier run")
-    monkeypatch.setattr(experiment, "make_data", interrupted)
-    code, _, err = call(capsys, "reproduce", "--out", str(tmp_path), "--batch-size", "10")
-    assert code == 130
-    assert "0 of 7 algorithms" in err
-    assert {file.name for file in tmp_path.iterdir()} == {"results.json"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "--scale", "huge"], "scale"),
-        (["reproduce", "--budget", "soon"], "--budget"),
-        (["reproduce", "--budget", "-1"], "budget"),
-        (["reproduce", "--batch-size", "0"], "batch size"),
-        (["reproduce", "--max-rank", "1"], "rank"),
-        (["reproduce", "--seed", "-1"], "seed"),
-        (["reproduce", "--max-iter-per-update", "0"], "iteration"),
-        (["reproduce", "--colour"], "--colour"),
-        (["reproduce", "extra"], "extra"),
+        (["stream", "--checkpoint", "run", "--colour"], "--colour"),
+        (["merge", "part", "--unknown"], "--unknown"),
         (["produce"], "produce"),
     ],
 )
@@ -139,27 +76,14 @@ def test_a_mistake_is_one_line_and_code_2(capsys, tmp_path, monkeypatch, argumen
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("tiny")
-def test_a_folder_that_is_a_file_is_one_line(capsys, tmp_path):
-    (tmp_path / "file").write_text("")
-    code, _, err = call(capsys, "reproduce", "--batch-size", "10", "--out", str(tmp_path / "file"))
-    assert code == 2
-    assert err.count("\n") == 1
-    assert str(tmp_path / "file") in err
-
-
-@pytest.mark.parametrize(
-    ("missing", "extra"),
-    [("typer", "tracelearn[cli]"), ("rich", "tracelearn[cli]"), ("matplotlib", "tracelearn[plot]")],
-)
-def test_a_missing_library_names_the_extra(tmp_path, missing, extra):
-    code = f"import sys; sys.modules[{missing!r}] = None\nfrom tracelearn.cli import main; main(['reproduce'])"
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_a_missing_library_names_the_extra(tmp_path, missing):
+    code = f"import sys; sys.modules[{missing!r}] = None\nfrom tracelearn.cli import main; main(['fit'])"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert missing in done.stderr
-    assert extra in done.stderr
-    assert not list(tmp_path.iterdir())
+    assert "tracelearn[cli]" in done.stderr
 
 
 # --- streams -----------------------------------------------------------------------------------------------------------
@@ -280,7 +204,6 @@ def test_ctrl_c_ends_a_stream_with_a_model(capsys, tmp_path, data, monkeypatch):
         (["stream", "DATA", "--checkpoint", "kept", "--forgetting", "2"], "forgetting"),
         (["merge", "text.npz", "--out", "text.csv"], "--force"),
         (["merge", ".", "--out", "c"], "folder"),
-        (["reproduce", "--out", "results"], "--force"),
         (["merge", "DATA", "--out", "c"], "tracelearn wrote"),
         (["merge", "missing", "--out", "c"], "missing"),
         (["merge", "--out", "c"], "parts"),
@@ -291,8 +214,6 @@ def test_a_mistake_with_a_stream_is_one_line_and_code_2(capsys, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.npz").write_text("no arrays")
     (tmp_path / "text.csv").write_text("1,2")
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "results.json").write_text("{}")
     np.save(tmp_path / "X.npy", data[1]["X"])
     code, out, err = call(capsys, *(str(data[0]) if word == "DATA" else word for word in arguments))
     assert (code, out) == (2, "")
@@ -300,7 +221,6 @@ def test_a_mistake_with_a_stream_is_one_line_and_code_2(capsys, tmp_path, monkey
     assert message.lower() in err.lower()
     assert not (tmp_path / "c").exists()
     assert (tmp_path / "text.csv").read_text() == "1,2"
-    assert (tmp_path / "results" / "results.json").read_text() == "{}"
 
 
 # --- merging -----------------------------------------------------------------------------------------------------------

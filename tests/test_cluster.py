@@ -10,10 +10,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.estimators import base
-from tracelearn.problems import tiles
-from tracelearn.problems.batch import Form
-from tracelearn.samples.execution import Dask
 
 pytestmark = pytest.mark.slow
 
@@ -56,17 +52,6 @@ def test_a_cluster_gives_the_answer_of_one_process(client, data):
     for found, expected in zip(fit_all(dX, dy, dlabels), fit_all(X, y, labels), strict=True):
         assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8 * np.abs(expected.coef_).max())
         assert_allclose(found.predict(dX).compute(), expected.predict(X), rtol=1e-6)
-
-
-def test_moments_that_a_file_gathers_from_workers_give_the_answer_of_one_process(client, data, monkeypatch):
-    X, y = data
-    model = TraceNormRegressor(alpha=0.05, tol=1e-10)
-    expected = model.fit(X, y).coef_
-    monkeypatch.setattr(base, "choose_form", lambda samples, loss, **asked: Form("tiles", "asked for"))
-    monkeypatch.setattr(Dask, "memory", lambda self: 8 * tiles._SHARE * 1000)  # 1,000 of 3,600 numbers in each pass
-    found = model.fit(*(da.from_array(a, chunks=(100, *a.shape[1:])) for a in (X, y)))
-    assert found.dual_gap_ <= 1e-10
-    assert_allclose(found.coef_, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "huber"])

@@ -23,7 +23,7 @@ from tracelearn import (
 from tracelearn.confounds import Regression
 from tracelearn.inference import bootstrap, compare, decode_over_time, map_test, permutation_test
 from tracelearn.inference.permutation import exchange_of
-from tracelearn.losses import Squared
+from tracelearn.losses import SquaredError
 from tracelearn.samples.samples import as_raw
 from tracelearn.search.folds import Design, Folds
 
@@ -147,7 +147,7 @@ def test_a_search_on_dask_regresses_within_folds_as_one_in_memory():
     np.testing.assert_allclose(cluster.predict(X, C), memory.predict(X, C), atol=1e-2)
     folds = Folds(list(KFold(5).split(X)), 70)
     reads = [TraceNormRegressor()._read(as_raw(one, y, confounds=C)) for one in (X, chunked)]
-    rows, moments = (Design(own, folds, Squared()).held for own in reads)
+    rows, moments = (Design(own, folds, SquaredError()).held for own in reads)
     for held, summed in zip(rows, moments, strict=True):
         explicit = Moments.of(held.rows[0], held.Y[0])
         np.testing.assert_allclose(summed.gram, explicit.gram, atol=1e-8)

@@ -15,16 +15,21 @@ from numpy.testing import assert_allclose
 from scipy import sparse
 
 from tracelearn import Moments, TraceNormClassifier
-from tracelearn.losses import LOSSES, Squared
+from tracelearn.arrays.span import Span, short_basis, span
+from tracelearn.losses import LOSSES, SquaredError
 from tracelearn.moments import Accumulator
 from tracelearn.penalties import as_penalty
 from tracelearn.problems import sample_loss
-from tracelearn.problems.batch import Finish, Form, Problems, datafit
-from tracelearn.problems.datafits import Distinct, Gram, InBasis, Span, Squares, lipschitz, short_basis, span
+from tracelearn.problems.data_fit import lipschitz
+from tracelearn.problems.forms import BasisForm, MomentsForm, SamplesForm
+from tracelearn.problems.operators import Gram, InBasis
+from tracelearn.problems.problem import Problems
 from tracelearn.problems.sample_loss import SampleLoss, _Share
+from tracelearn.problems.squares import Squares
 from tracelearn.samples import samples as samples_module
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import admm
+from tracelearn.solvers.stopping import Finish
 
 
 def as_samples(X, Y, weight=None):
@@ -143,8 +148,8 @@ def test_the_dual_value_is_the_largest_of_all_scales_that_are_allowed(problem, r
 def test_squares_in_a_basis_of_fewer_samples_than_features_are_those_of_the_gram(rng, centre, spectral):
     X, Y, w = rng.standard_normal((5, 9)) + 2.0, rng.standard_normal((5, 2)), rng.uniform(0.5, 2.0, 5)
     W, options = rng.standard_normal((2, 9)), {"ridge": 0.1, "joint": False, "fit_intercept": centre}
-    few = datafit(as_samples(X, Y, w), Squared(), Form("basis", ""), spectral=spectral, **options)
-    full = datafit(as_samples(X, Y, w), Squared(), Form("moments", ""), spectral=spectral, **options)
+    few = BasisForm().data_fit(as_samples(X, Y, w), SquaredError(), spectral=spectral, **options)
+    full = MomentsForm().data_fit(as_samples(X, Y, w), SquaredError(), spectral=spectral, **options)
     assert isinstance(few.operator, InBasis)
     assert isinstance(full.operator, Gram)
     assert few.operator.inner.matrix.shape == (5 - centre, 5 - centre)  # a mean taken away is a dimension less
@@ -172,9 +177,9 @@ def test_covariances_of_samples_take_any_weights_and_solve(n, centre):
 
 
 READERS = {
-    "basis": lambda X: (X, "basis"),
-    "matrix free": lambda X: (X, "matrix-free"),
-    "sparse": lambda X: (sparse.csr_array(X), "sparse"),
+    "basis": lambda X: (X, BasisForm()),
+    "in passes": lambda X: (X, SamplesForm(in_passes=True)),
+    "sparse": lambda X: (sparse.csr_array(X), SamplesForm()),
 }
 
 
@@ -187,7 +192,7 @@ def test_squares_are_the_same_however_the_samples_are_read(problem, rng, reader,
     expected = Squares.of(moments if centre else moments.uncentred(), ridge=0.3, joint=joint)
     rows, form = READERS[reader](X)
     options = {"ridge": 0.3, "joint": joint, "fit_intercept": centre}
-    found = datafit(as_samples(rows, Y, w), Squared(), Form(form, ""), **options)
+    found = form.data_fit(as_samples(rows, Y, w), SquaredError(), **options)
     assert (found.n_problems, found.n_features) == (expected.n_problems, 6)
     for at, other in ((found.evaluate(W), expected.evaluate(W)), (found.at_zero, expected.at_zero)):
         assert_allclose(at.value, other.value, rtol=1e-10)
@@ -434,16 +439,16 @@ def test_a_model_that_couples_all_targets_is_made_up_to_a_size_and_not_beyond(rn
 def test_the_solver_of_a_form_is_one_that_it_can_serve(rng):
     for name, loss in LOSSES.items():
         samples = samples_of(name, rng)
-        here, free = SampleLoss.of(loss(), samples), SampleLoss.of(loss(), samples, matrix_free=True)
+        here, free = SampleLoss.of(loss(), samples), SampleLoss.of(loss(), samples, in_passes=True)
         assert here.solvers == ("newton", "newton")
-        assert free.solvers == ("subspaces", "apg-adm")
+        assert free.solvers == ("subspaces", "apg")
     options = {"ridge": 0.0, "joint": False, "fit_intercept": True}
     for form, best, path in (
-        ("moments", "admm", "admm"),
-        ("basis", "admm", "admm"),
-        ("matrix-free", "subspaces", "apg-adm"),
+        (MomentsForm(), "admm", "admm"),
+        (BasisForm(), "admm", "admm"),
+        (SamplesForm(in_passes=True), "subspaces", "apg"),
     ):
-        squares = datafit(samples, Squared(), Form(form, ""), **options)
+        squares = form.data_fit(samples, SquaredError(), **options)
         assert squares.solvers == (best, path)
 
 
@@ -460,7 +465,7 @@ def test_samples_are_copied_about_their_mean_where_it_is_a_thousand_times_the_sp
 def test_a_hessian_of_coupled_targets_has_the_side_of_features_or_of_what_fewer_samples_span(rng, n, side):
     fit, W = SampleLoss.of(LOSSES["multinomial"](), samples_of("multinomial", rng, n)), np.zeros((3, 4))
     system = fit.model(W, fit.evaluate(W)).operator
-    assert system.inner.matrix.shape == (3 * side, 3 * side)
+    assert system.inner.matrix.shape == (2 * side, 2 * side)  # of contrasts between three targets
 
 
 def test_a_hessian_of_coupled_targets_loses_no_digits_to_the_mean_of_the_features(rng):
@@ -477,8 +482,8 @@ def test_a_hessian_of_coupled_targets_loses_no_digits_to_the_mean_of_the_feature
 
 @pytest.mark.parametrize(
     "name",
-    "losses moments penalties problems.batch problems.datafits problems.operators problems.sample_loss problems.sparse "
-    "samples.samples selection.path".split(),
+    "losses moments penalties problems.forms problems.operators problems.problem problems.sample_loss "
+    "problems.sparse_operators problems.squares solvers.mixing solvers.stopping samples.samples".split(),
 )
 def test_what_is_made_once_is_never_changed(name):
     module = importlib.import_module(f"tracelearn.{name}")
@@ -538,34 +543,10 @@ def test_a_span_says_whether_it_holds_its_rows_exactly(rng, smallest, exact):
     assert off <= (1e-12 if smallest != 1e-7 else 1e-6)
 
 
-def test_entries_that_differ_hold_rows_with_copies_exactly(rng):
-    A = rng.standard_normal((40, 6, 6))
-    margin = np.full((40, 6, 2), 7.0)
-    rows = np.concatenate([A + np.swapaxes(A, 1, 2), margin], axis=2).reshape(40, 48)
-    found = Distinct.of(rows, rows.mean(axis=0))
-    assert found.coordinates.shape == (40, 21)  # of a symmetric matrix, and nothing of what never varies
-    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(21), atol=1e-15)
-    np.testing.assert_allclose(found.coordinates @ found.basis.T + found.origin, rows, atol=1e-14)
-
-
-def test_entries_that_are_copies_in_most_rows_alone_are_kept(rng):
-    rows = np.repeat(rng.standard_normal((40, 10)), 3, axis=1)
-    rows[1, 5] += 1e-9
-    found = Distinct.of(rows, np.zeros(30))
-    assert found.coordinates.shape == (40, 11)
-    np.testing.assert_allclose(found.coordinates @ found.basis.T, rows, atol=1e-15)
-
-
-def test_rows_with_few_copies_are_left_as_they_are(rng):
-    rows = rng.standard_normal((40, 30))
-    rows[:, 3] = rows[:, 4]
-    assert Distinct.of(rows, np.zeros(30)) is None
-
-
 def test_problems_in_coordinates_are_those_in_their_span(rng):
     X, Y = rng.standard_normal((6, 20)), rng.standard_normal((6, 2))
     options = {"ridge": 0.0, "joint": False, "fit_intercept": True}
-    fit = datafit(as_samples(X, Y), Squared(), Form("basis", ""), **options)
+    fit = BasisForm().data_fit(as_samples(X, Y), SquaredError(), **options)
     inner = fit.in_coordinates
     lengths = [np.linalg.norm(part.operator.apply(part.cross), axis=1) for part in (fit, inner)]
     assert inner.n_features == 5  # six samples about their mean

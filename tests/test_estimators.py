@@ -21,9 +21,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm
 from tracelearn.estimators import ZeroWeightsWarning
-from tracelearn.losses import Huber, Squared
+from tracelearn.estimators.base import settings_of
+from tracelearn.losses import Huber, SquaredError
 from tracelearn.paper import PaperRegressor
-from tracelearn.problems.batch import choose_form
+from tracelearn.problems.forms import choose_form
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import newton
 
@@ -32,7 +33,7 @@ newton_module = sys.modules["tracelearn.solvers.newton"]  # the function has its
 SHAPES = [(6,), (3, 4), (3, 2, 4), (2, 3, 2, 2)]
 REGRESSOR_LOSSES = ["squared_error", "huber"]
 CLASSIFIER_LOSSES = ["squared_error", "log_loss", "squared_hinge"]
-SOLVERS = ["admm", "apg-adm", "apg-dr"]
+SOLVERS = ["admm", "apg"]
 
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
 every_model = pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def expected_failures(estimator):
     """Name the common checks that are expected to fail, with the reason."""
     sparse = "scikit-learn 1.6.0 runs it where sparse matrices are refused, whatever the tags of the estimator say"
     found = {} if estimator.scaling is None else {"check_sample_weight_equivalence_on_sparse_data": sparse}
-    if estimator.keep_moments or not estimator._loss().has_moments:
+    if estimator.keep_moments or not settings_of(estimator).loss.has_moments:
         return found
     reason = (
         "it calls partial_fit after fit, which keeps no moments unless keep_moments=True: then it passes, see below"
@@ -61,8 +62,8 @@ def expected_failures(estimator):
         TraceNormClassifier(target_mode=True),
         TraceNormClassifier(penalty="latent", alpha=0.05),
         TraceNormRegressor(penalty="scaled_latent", ridge=0.1),
-        TraceNormRegressor(solver="apg-adm"),
-        TraceNormClassifier(solver="apg-dr"),
+        TraceNormRegressor(solver="apg"),
+        TraceNormClassifier(solver="apg"),
         TraceNormRegressor(keep_moments=True),
         TraceNormClassifier(keep_moments=True),
         TraceNormRegressor(scaling="modes"),
@@ -476,8 +477,8 @@ def test_without_an_intercept_the_origin_is_kept(make, loss, n):
         ("admm", "overlapped"),
         ("admm", "latent"),
         ("admm", "scaled_latent"),
-        ("apg-adm", "overlapped"),
-        ("apg-dr", "latent"),
+        ("apg", "overlapped"),
+        ("apg", "latent"),
     ],
 )
 def test_every_solver_certifies_what_it_was_asked_for(make, loss, penalty, solver):
@@ -519,7 +520,7 @@ def test_a_basis_and_moments_give_one_answer(fit_intercept, target_mode, weighte
 def form(n, p, loss=None, memory=None):
     """Name the form that so many samples of so many entries are kept in."""
     drawn = Samples.of(Block(np.zeros((n, p)), np.zeros((n, 1))), (p,))
-    return choose_form(drawn, Squared() if loss is None else loss, memory).name
+    return choose_form(drawn, SquaredError() if loss is None else loss, memory).name
 
 
 def test_memory_decides_between_a_basis_and_moments():

@@ -66,7 +66,7 @@ def test_dask_arrays_give_the_answer_of_arrays(name, rows, data):
 
 
 def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(data, monkeypatch):
-    monkeypatch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+    monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
     monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 0)
     for name in ("squared_error", "log_loss"):
         model, target = MODELS[name]

@@ -3,6 +3,7 @@
 import functools
 import math
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import array_api_strict
 import dask.array as da
@@ -26,6 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from tracelearn import (
     Convolutions,
+    Logarithm,
     ModePCA,
     ModeWhitener,
     SecondOrder,
@@ -38,8 +40,9 @@ from tracelearn import (
 )
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.features import find_time_axis, training
+from tracelearn.features import TensorTransformer, find_time_axis, training
 from tracelearn.features.convolutions import WAVEFORMS
+from tracelearn.features.summaries import Summary, squares, summarise
 
 SHAPE = (4, 3, 5)
 EVERY_PER = ["feature", "global", 0, -1, (0, 2), ()]
@@ -340,6 +343,131 @@ def test_what_was_transformed_comes_back(X, name):
     np.testing.assert_allclose(flat(model.inverse_transform(flat(Z))), flat(back))
     with pytest.raises(ValueError, match="Expected transformed samples of shape"):
         model.inverse_transform(np.ones((3, 2, 2)))
+
+
+# --- the contract ----------------------------------------------------------------------------------------------------
+
+
+class Ranges(TensorTransformer):
+    """A transformer as somebody adds one: samples in units of the root of their total variance."""
+
+    def __init__(self, tensor_shape=None):
+        self.tensor_shape = tensor_shape
+
+    def summarise_tensors(self, T, weight):
+        return summarise(T, weight, squares)
+
+    def attributes_from(self, summary, shape):
+        return {
+            "size_": np.sqrt(np.sum(summary.sums[0] / summary.weight)),
+            "mean_": summary.mean,
+            "var_": summary.sums[0],
+        }
+
+    def past_summary(self):
+        return Summary(float(self.n_samples_seen_), self.mean_, [self.var_], squares)
+
+    def transform_tensors(self, T):
+        return T / self.size_
+
+    def why_not(self, shape, n_samples, positive=False):
+        return "" if n_samples > 10 else "there are too few samples"
+
+
+def test_four_methods_make_a_transformer(X, tmp_path):
+    model = Ranges().fit(X)
+    np.testing.assert_allclose(model.transform(X), X / np.sqrt(X.var(axis=0).sum()), rtol=1e-12)
+    assert vars(model).keys() - {"tensor_shape"} == {
+        "sample_shape_",
+        "n_features_in_",
+        "n_samples_seen_",
+        "size_",
+        "mean_",
+        "var_",
+    }
+    cluster = Ranges().fit(da.from_array(X, chunks=(13, 2, 3, 5)))
+    for other in (in_batches(Ranges(), X, [7, 30]), cluster):
+        np.testing.assert_allclose(other.size_, model.size_, rtol=1e-12)
+    np.testing.assert_allclose(Similarities(Ranges()).fit_transform(X), Similarities().fit_transform(X), atol=1e-9)
+    assert model.suits(SHAPE, 11)
+    assert not model.suits(SHAPE, 10)
+
+
+@every
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_tensors_in_memory_are_learned_from_and_transformed_as_by_fit(X, rng, name, dtype):
+    X, weight = X.astype(dtype), rng.uniform(0.1, 2.0, len(X))
+    expected = clone(TRANSFORMERS[name]).fit(X, sample_weight=weight)
+    model = clone(TRANSFORMERS[name])
+    np.testing.assert_array_equal(model.fit_tensors(X, weight), expected.transform(X))
+    assert_same(model, expected, rtol=0)
+    assert model.output_shape_ == expected.transform(X).shape[1:]
+    T = X[:3].astype(float)
+    np.testing.assert_allclose(model.transform_tensors(T), model.transform(T), rtol=1e-12, atol=1e-12)
+
+
+@every
+def test_what_was_learned_follows_from_the_summary_of_the_past(X, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    again = model.attributes_from(model.past_summary(), model.sample_shape_)
+    assert again.keys() <= vars(model).keys()
+    for attribute, value in again.items():
+        for one, two in zip(
+            *(v if isinstance(v, list) else [v] for v in (value, getattr(model, attribute))), strict=True
+        ):
+            if not isinstance(one, str | tuple | TensorTransformer | None):
+                np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
+
+
+@every
+def test_samples_are_transformed_in_many_threads_at_once(X, name):
+    model = clone(TRANSFORMERS[name]).fit(X)
+    expected = model.transform(X)
+    before = dict(vars(model))
+    with ThreadPoolExecutor(8) as pool:
+        for found in pool.map(model.transform, [X] * 16):
+            np.testing.assert_array_equal(found, expected)
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[attribute] is value for attribute, value in before.items())
+
+
+def test_joined_views_are_those_that_would_have_been_fitted(X, rng):
+    weight = rng.uniform(0.1, 2.0, len(X))
+    pairs = [("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))]
+    expected = Views(pairs, view_weights=(1, 2, 0.5)).fit(X, sample_weight=weight)
+    parts = [X if view is None else view.fit_tensors(X, weight) for _, view in pairs]
+    joined, flat_views = Views.from_fitted(pairs, parts, weight, view_weights=(1, 2, 0.5))
+    assert_same(joined, expected, rtol=1e-12)
+    np.testing.assert_allclose(flat_views, expected.transform(X), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(joined.transform(X), flat_views)
+
+
+@pytest.mark.parametrize(
+    ("view", "suited", "unsuited"),
+    [
+        (Logarithm(), [((5,), 10, True)], [((5,), 10, False)]),
+        (ModeWhitener(), [((6, 11), 10, False)], [((7,), 10, False), ((1, 100), 10, False), ((6, 18_000), 128, False)]),
+        (ModeWhitener(time_axis=-1), [((4, 100), 10, False)], [((1, 100), 10, False), ((6, 11), 10, False)]),
+        (
+            SecondOrder(),
+            [((100, 200), 100, False)],
+            [((6, 11), 10, False), ((100,), 10, False), ((128, 300), 10**5, False)],
+        ),
+        (SecondOrder(difference=True), [((48, 100), 10, False)], [((49, 100), 10, False)]),
+        (SecondOrder(lags=3, lag_step=3), [((16, 40), 10, False)], [((17, 40), 10, False), ((3, 39), 10, False)]),
+        (Convolutions(), [((9, 60), 1500, False)], [((10, 60), 1500, False), ((9, 60), 1501, False)]),
+        (Convolutions(n_entries=1344), [((4, 60), 1501, False)], [((5, 60), 1501, False), ((4, 60), 1500, False)]),
+        (Convolutions(average=True), [((10, 60), 1500, False)], [((9, 60), 1500, False)]),
+        (Similarities(), [((7,), 20_000, False)], [((7,), 20_001, False)]),
+        (Similarities(SecondOrder(difference=True)), [((48, 100), 10, False)], [((49, 100), 10, False)]),
+        (TensorStandardScaler(), [((7,), 10**6, False)], []),
+    ],
+    ids=str,
+)
+def test_a_transformer_says_which_samples_it_suits(view, suited, unsuited):
+    assert all(view.suits(*samples) for samples in suited)
+    assert not any(view.suits(*samples) for samples in unsuited)
+    assert all(view.why_not(*samples) for samples in unsuited)
 
 
 # --- TensorStandardScaler --------------------------------------------------------------------------------------------

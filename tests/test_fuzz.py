@@ -29,5 +29,5 @@ def test_hostile_files_are_read_or_refused_in_one_sentence(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     report = json.loads((tmp_path / "counts.json").read_text())
     assert not report["findings"], done.stdout
-    assert {"model", "moments", "checkpoint", "npz", "npy"} <= set(report["kinds"])
+    assert {"model", "moments", "checkpoint", "command", "value"} == set(report["kinds"])
     assert all(tally["refused"] > 10 for tally in report["kinds"].values())

@@ -238,7 +238,7 @@ def test_bad_bootstraps_are_refused_in_a_sentence(options, words):
 
 def test_other_bad_input_is_refused_in_a_sentence():
     X, y = _samples()
-    with pytest.raises(ValueError, match="best_estimator_"):
+    with pytest.raises(ValueError, match="linear_estimator"):
         bootstrap(TensorRegressor(), X, y)
     found = bootstrap(TraceNormRegressor(), X, y, n_bootstraps=2)
     with pytest.raises(ValueError, match="'scores', 'coefs'"):

@@ -16,9 +16,8 @@ from tracelearn.arrays.linalg import (
     spectral_norms,
     trace_norms,
 )
-from tracelearn.penalties import L1, Nuclear, Overlap
-from tracelearn.problems.datafits import Gram, InBasis, SpectralGram
-from tracelearn.problems.operators import largest_eigenvalue
+from tracelearn.penalties import L1, Nuclear, Overlap, Split
+from tracelearn.problems.operators import Gram, InBasis, SpectralGram, largest_eigenvalue
 
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
 
@@ -110,7 +109,9 @@ def test_each_part_is_shrunk_along_its_own_mode_by_its_own_threshold(rng, xp, sh
     modes = list(range(order))[::-1]
     parts, thresholds = rng.standard_normal((order, 2, *shape)), rng.uniform(0.1, 1.0, (order, 2))
     penalty = Overlap(tuple((xp.asarray(t), Nuclear(mode)) for t, mode in zip(thresholds, modes, strict=True)))
-    found = np.asarray(xp.stack(penalty._each("prox", xp.asarray(parts), xp.ones(2, dtype=xp.float64))))
+    split = Split(xp.asarray(parts), xp.zeros_like(xp.asarray(parts)), xp.asarray(parts))
+    ones, zero = xp.ones(2, dtype=xp.float64), xp.zeros((2, *shape), dtype=xp.float64)
+    found = np.asarray(penalty.push(split, zero, ones, order * ones, 0.0).parts)  # each has its share of rho
     for m, mode in enumerate(modes):
         for b in range(2):
             expected = _shrunk(matricize(parts[m, b], mode), thresholds[m, b])

@@ -88,7 +88,7 @@ def test_bad_input_is_refused_in_a_sentence(options, words):
 
 
 def test_a_search_is_refused_with_what_to_do():
-    with pytest.raises(ValueError, match="best_estimator_"):
+    with pytest.raises(ValueError, match="linear_estimator"):
         map_test(TensorRegressor(), *_samples())
 
 

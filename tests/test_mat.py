@@ -1,15 +1,11 @@
 """Files of MATLAB, of both kinds: the shapes of MATLAB, samples along any axis, and nothing but numbers and characters."""
 
-import tracemalloc
-import zlib
-
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import io
 
 from tracelearn import TraceNormClassifier, open_source
-from tracelearn.samples import mat
 
 h5py = pytest.importorskip("h5py", reason="version 7.3 is HDF5, an extra")
 KINDS = {"f8": "double", "f4": "single", "i2": "int16", "u1": "uint8"}
@@ -99,71 +95,26 @@ def test_what_is_no_numbers_is_one_sentence(values, tmp_path):
     assert "\n" not in str(info.value)
 
 
-def test_old_and_damaged_files_are_one_sentence(data, tmp_path):
-    io.savemat(tmp_path / "old.mat", {"X": data[0][:, 0]}, format="4")
-    with pytest.raises(ValueError, match=r"^Expected a file of MATLAB 5 or later, got .*: save it with -v7"):
-        open_source(tmp_path / "old.mat", target=None)
+def test_damaged_files_are_one_sentence(data, tmp_path):
     whole = write_5(tmp_path / "d.mat", {"X": data[0]}).read_bytes()
-    for length in (0, 60, 130, 200, len(whole) // 2):
+    for length in (0, 60, 200, len(whole) // 2):
         (tmp_path / "d.mat").write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"^Expected .*, got "):
+        with pytest.raises(ValueError, match=r"^Expected .*, got ") as info:
             read(open_source(tmp_path / "d.mat", target=None))
+        assert "\n" not in str(info.value)
 
 
-def test_an_array_that_claims_other_bytes_than_it_has_is_refused_before_memory_is_taken(tmp_path):
+def test_an_array_that_is_larger_than_the_free_memory_is_refused_before_it_is_read(tmp_path):
     path = write_5(tmp_path / "d.mat", {"X": np.ones((20, 4, 5))}, compress=False)
-    whole = path.read_bytes()
     sizes = np.array([20, 4, 5], "<i4").tobytes()
-    data = np.array([9, 3200], "<u4").tobytes()
-    for old, new, message in (
-        (sizes, np.array([2**30, 2**20, 2**10], "<i4").tobytes(), "nearly all are missing"),
-        (sizes, np.array([20, 4, 6], "<i4").tobytes(), "3200 bytes for an array of shape"),
-        (data, np.array([9, 2**31], "<u4").tobytes(), "2147483648 bytes for an array"),
-        (
-            data,
-            np.array([99, 3200], "<u4").tobytes(),
-            "numbers of the unknown type 99",
-        ),  # ends the process in SciPy 1.17
-    ):
-        assert whole.count(old) == 1
-        path.write_bytes(whole.replace(old, new))
-        with pytest.raises(ValueError, match=message):
-            read(open_source(path, target=None))
+    assert path.read_bytes().count(sizes) == 1
+    path.write_bytes(path.read_bytes().replace(sizes, np.array([2**30, 2**10, 5], "<i4").tobytes()))
+    with pytest.raises(ValueError, match=r"^Expected 'X' of '.*' to fit in .* of free memory, got 4.1e\+04 GiB"):
+        open_source(path, target=None)
 
 
-def test_deflated_zeros_behind_an_array_are_not_read(tmp_path):
-    path = write_5(tmp_path / "d.mat", {"X": np.ones((20, 4, 5))})
-    bomb = zlib.compress(zlib.decompress(path.read_bytes()[136:]) + bytes(50 << 20))
-    path.write_bytes(path.read_bytes()[:128] + np.array([15, len(bomb)], "<u4").tobytes() + bomb)
-    source = open_source(path, target=None)
-    tracemalloc.start()
-    assert_array_equal(read(source)[0], np.ones((20, 4, 5)))
-    assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    tracemalloc.stop()
-
-
-def test_files_of_either_byte_order_are_read_as_scipy_reads_them(data, tmp_path):
+def test_truth_values_and_matrices_are_read_as_scipy_reads_them(data, tmp_path):
     X, y = data
-    path = write_5(
-        tmp_path / "d.mat", {"X": X[:, 0], "flags": y > 1, "few": np.arange(6.0).reshape(2, 3)}, compress=False
-    )
-    for name, values in io.loadmat(path).items():
-        if name[0] != "_":
-            array = next(array.read(()) for own, array in mat.arrays(path) if own == name)
-            assert_array_equal(array, values)
-    # The other order, by hand: MATLAB on machines that no longer exist.
-    head = b"MATLAB 5.0".ljust(124) + b"\x01\x00MI"
-    body = np.array([6, 8, 6, 0, 5, 8, 2, 3, (1 << 16) + 1], ">u4").tobytes() + b"X\0\0\0"
-    body += np.array([9, 48], ">u4").tobytes() + np.arange(6, dtype=">f8").tobytes()
-    (tmp_path / "big.mat").write_bytes(head + np.array([14, len(body)], ">u4").tobytes() + body)
-    assert_array_equal(read(open_source(tmp_path / "big.mat", target=None))[0], np.arange(6).reshape(3, 2).T)
-
-
-def test_links_to_other_files_are_not_followed(tmp_path):
-    write_73(tmp_path / "secret.mat", {"X": np.ones((4, 3))})
-    write_73(tmp_path / "d.mat", {"y": np.ones((4, 3))})
-    with h5py.File(tmp_path / "d.mat", "r+") as file:
-        file["X"] = h5py.ExternalLink(str(tmp_path / "secret.mat"), "X")
-        file["Z"] = h5py.SoftLink("/y")
-    with pytest.raises(ValueError, match=r"which are 'y', got 'X'"):
-        open_source(tmp_path / "d.mat", target=None)
+    path = write_5(tmp_path / "d.mat", {"X": X[:, 0], "flags": y[:, None] > [1, 2]})
+    assert_array_equal(read(open_source(path, samples="flags", target=None))[0], y[:, None] > [1, 2])
+    assert_array_equal(read(open_source(path, target=None))[0], io.loadmat(path)["X"])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tracelearn.penalties import Split
-from tracelearn.solvers.admm import Mixing, taken
+from tracelearn.solvers.mixing import Mixing, take_tensors
 
 
 def state(rows):
@@ -45,7 +45,7 @@ def test_problems_that_are_left_go_on_with_what_they_remember(rng):
     mixing, onward = ends_of(maps, rho, 3)
     alone, begun = ends_of(maps[1:], rho[:1], 3)
     rest = rho[left]
-    mixing, onward = mixing.take(left, left, rho, rest), taken(onward, left)
+    mixing, onward = mixing.take(left, left, rho, rest), take_tensors(onward, left)
     (A, b), found = maps[1], []
     for memory, start, steps in ((mixing, onward, rest), (alone, begun, alone.rho)):
         end = state((A @ start[0][0] + b)[None])

@@ -8,7 +8,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.losses import LOSSES, Huber, Logistic, Squared
+from tracelearn.fitting import loss_named
+from tracelearn.losses import LOSSES, Huber, LogLoss, SquaredError
 from tracelearn.penalties import ATOMS, L1, Nuclear, as_penalty
 from tracelearn.solvers import admm
 
@@ -22,7 +23,7 @@ labels = np.where(y > 0, "up", "down")
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ({"loss": "squared_error"}, {"loss": Squared()}),
+        ({"loss": "squared_error"}, {"loss": SquaredError()}),
         ({"loss": "huber"}, {"loss": Huber()}),
         ({"penalty": "latent"}, {"penalty": as_penalty("latent", SHAPE)}),
         ({"penalty": "overlapped", "mode_weights": (1, 0, 0)}, {"penalty": 1.0 * Nuclear(0)}),
@@ -39,10 +40,10 @@ def test_an_object_is_what_its_name_stands_for(name, found):
 
 
 def test_a_classifier_takes_a_loss_too():
-    one, other = (TraceNormClassifier(0.02, loss=loss).fit(X, labels) for loss in ("log_loss", Logistic()))
+    one, other = (TraceNormClassifier(0.02, loss=loss).fit(X, labels) for loss in ("log_loss", LogLoss()))
     np.testing.assert_array_equal(other.predict_proba(X), one.predict_proba(X))
     with pytest.raises(ValueError, match=r"^Expected"):
-        TraceNormRegressor(loss=Logistic()).fit(X, y)
+        TraceNormRegressor(loss=LogLoss()).fit(X, y)
 
 
 def test_a_sum_of_terms_is_certified():
@@ -68,7 +69,7 @@ class Wide(Huber):
 
 def test_a_subclass_does_not_take_over_a_name():
     assert LOSSES["huber"] is Huber
-    assert TraceNormRegressor(0.05, loss="huber")._loss() == Huber()
+    assert loss_named("huber", for_classes=False) == Huber()
 
     class Half(Nuclear):
         """An atom of a user, without a name."""

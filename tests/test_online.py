@@ -42,7 +42,7 @@ def agree(online, batch, tol, X):
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
-@pytest.mark.parametrize("solver", ["admm", "apg-adm", "apg-dr"])
+@pytest.mark.parametrize("solver", ["admm", "apg"])
 def test_after_the_last_sample_a_regressor_is_the_one_of_the_batch(size, solver):
     n = (50 if solver == "admm" else 25) if size == 1 else N  # a solve for every single sample takes a while
     X, y = far_samples(n)
@@ -266,7 +266,7 @@ def test_few_samples_are_solved_for_in_their_span_and_go_on_learning_all_the_sam
     y = X[:, 0, 3] + 0.1 * rng.normal(size=60)
     with caplog.at_level("INFO", logger="tracelearn"):
         model = TraceNormRegressor(alpha=0.1, keep_moments=True, tol=1e-9, verbose=1).fit(X[:30], y[:30])
-    assert "basis:" in caplog.text
+    assert "30 samples span at most 30" in caplog.text
     np.testing.assert_allclose(model.moments_.gram, Moments.of(X[:30].reshape(30, -1), y[:30]).gram, atol=1e-9)
     model.partial_fit(X[30:], y[30:])
     expected = TraceNormRegressor(alpha=0.1, tol=1e-9).fit(X, y)

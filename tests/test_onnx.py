@@ -5,16 +5,29 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
+import tracelearn.features
 from tracelearn import (
+    Convolutions,
+    Logarithm,
+    ModePCA,
+    ModeWhitener,
+    SecondOrder,
+    Similarities,
     TensorClassifier,
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
     TraceNormRegressor,
+    Views,
     to_onnx,
 )
-from tracelearn.losses import Poisson, Squared
+from tracelearn.features import TensorTransformer
+from tracelearn.files.onnx_views import NODES_OF
+from tracelearn.losses import Poisson, SquaredError
 
 runtime = pytest.importorskip("onnxruntime")
 
@@ -84,19 +97,81 @@ def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_
         ) if found.dtype == object else np.testing.assert_allclose(found, model.predict(X[:1]))
 
 
-@pytest.mark.parametrize("views", ["whitened", "raw+whitened 1:0.5", "whitened_channels+whitened_fully"])
-def test_views_that_are_linear_in_the_samples_are_translated(samples, views):
-    X, y = samples
-    model = TensorRegressor(alphas=3, cv=2, views=views).fit(X, y)
-    np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-10)
+TRANSFORMERS = {
+    "scaler": TensorStandardScaler(per=(0, 2)),
+    "whitener": ModeWhitener(-0.25, shrinkage=0.2, center=True),
+    "compression": ModePCA((2, 1, 9)),
+    "logarithm": Logarithm(),
+    "second order": SecondOrder(keep=1),
+    "second order with lags": SecondOrder(standardize=True, mean=0.05, lags=1, lag_step=2),
+    "second order of differences in windows": SecondOrder(mean=False, difference=True, windows=2, shrinkage=0.1),
+    "second order without reference": SecondOrder(reference=None),
+    "convolutions": Convolutions(thresholds=2),
+    "convolutions of the mean": Convolutions(average=True, n_entries=1344),
+    "similarities": Similarities(n_landmarks=20),
+    "similarities of second order": Similarities(SecondOrder(), kernel="gaussian", width=2.0, standardize=False),
+    "views": Views(
+        [("raw", None), ("power", SecondOrder()), ("waves", Convolutions(thresholds=1))], view_weights=(1, 2, 3)
+    ),
+}
 
 
-@pytest.mark.parametrize("views", ["second_order", "log", "raw+log"])
-def test_views_that_are_not_linear_in_the_samples_are_refused(samples, views):
-    X, y = np.random.default_rng(0).normal(size=(60, 2, 30)) ** 2 + 0.1, samples[1][:60]
-    model = TensorRegressor(alphas=3, cv=2, views=views).fit(X, y)
-    with pytest.raises(ValueError, match=r"^Expected a model that is linear in samples, got one of the view '"):
+@pytest.fixture(scope="module")
+def signals():
+    rng = np.random.default_rng(1)
+    power = np.where(np.arange(80) % 2, 1.5, 1.0)[:, None, None, None]
+    return np.exp(0.3 * power * rng.standard_normal((80, 3, 2, 30)))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_every_transformer_of_a_pipeline_is_part_of_the_graph(signals, name, dtype):
+    X = signals.astype(dtype)
+    classifier = TraceNormClassifier(alpha=1e-3, loss="log_loss")
+    model = make_pipeline(clone(TRANSFORMERS[name]), classifier).fit(X[:60], np.arange(60) % 2)
+    new = X.copy()
+    new[60:, 0, 0, 3] *= -1.0  # no logarithm
+    found = run(to_onnx(model), new)
+    assert found["prediction"].tolist() == model.predict(new).tolist()
+    tolerance = 1e-10 if dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(new), atol=tolerance)
+    assert np.ptp(found["probabilities"]) > 0.1
+
+
+def test_a_pipeline_of_several_steps(signals):
+    y = signals[:, 0, 0, 0]
+    steps = (TensorStandardScaler(), "passthrough", ModePCA((3, 2, 20)), SecondOrder(), TraceNormRegressor(alpha=1e-3))
+    model = make_pipeline(*steps).fit(signals, y)
+    np.testing.assert_allclose(run(to_onnx(model), signals)["prediction"], model.predict(signals), atol=1e-10)
+
+
+def test_matrix_logarithms_of_many_sizes_and_of_constant_signals(signals):
+    for n_channels in (1, 2, 5):
+        X = signals.reshape(80, 6, 30)[:, :n_channels].copy()
+        X[:, 0] = 3.0
+        model = make_pipeline(SecondOrder(shrinkage=0.0), TraceNormRegressor(alpha=1e-6)).fit(X, signals[:, 0, 0, 0])
+        np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-8)
+
+
+def test_transformers_of_others_are_refused(signals):
+    model = make_pipeline(StandardScaler(), TraceNormRegressor(alpha=1e-3)).fit(
+        signals[:, :, 0, 0], signals[:, 0, 0, 0]
+    )
+    with pytest.raises(ValueError, match=r"^Expected transformers of this package, got StandardScaler"):
         to_onnx(model)
+
+
+def test_every_transformer_of_the_package_has_nodes():
+    classes = {value for value in vars(tracelearn.features).values() if isinstance(value, type)}
+    assert {kind for kind in classes if issubclass(kind, TensorTransformer)} - {TensorTransformer} == set(NODES_OF)
+
+
+@pytest.mark.parametrize("views", ["whitened", "raw+whitened 1:0.5", "second_order", "raw+log", "similarities"])
+def test_views_of_a_search_are_part_of_the_graph(views):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2, 30)) ** 2 + 0.1, rng.normal(size=60)
+    model = TensorRegressor(alphas=3, cv=2, views=views).fit(X, y)
+    np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-9)
 
 
 def test_flat_samples_and_matrices_of_one_mode(samples):
@@ -138,11 +213,11 @@ def test_a_link_is_part_of_the_graph_or_the_loss_is_refused(samples):
         def inverse_link(self, z):
             return 2.0 * z
 
-    class Squared2(Squared):
+    class Twofold(SquaredError):  # noqa: N818 - no exception
         def inverse_link(self, z):
             return 2.0 * z
 
     with pytest.raises(ValueError, match="Expected a loss whose link a graph has"):
-        to_onnx(TraceNormRegressor(alpha=0.05, loss=Squared2()).fit(X, y))
+        to_onnx(TraceNormRegressor(alpha=0.05, loss=Twofold()).fit(X, y))
     with pytest.raises(ValueError, match="Expected a loss whose link a graph has"):
         to_onnx(TraceNormRegressor(alpha=0.05, loss=Doubled()).fit(X, np.exp(y)))

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.linalg import eigvalsh
 
 from tracelearn.arrays.linalg import _BLOCK, conjugate_gradients
-from tracelearn.problems.datafits import Gram, InBasis, SpectralGram, stacked
-from tracelearn.problems.operators import Alike, Centred, Coupled, Diagonal, Passes
+from tracelearn.problems.operators import Centred, Coupled, Diagonal, Gram, InBasis, Passes, SpectralGram, stacked
+from tracelearn.problems.sample_loss import target_contrasts
 from tracelearn.samples.samples import Block, Samples
 
 P, R = 6, 3  # features, and rows that are solved together
@@ -69,15 +68,16 @@ def centred(rng):
 
 
 def coupled(rng):
-    A = rng.standard_normal((40, R * P))
-    return Coupled(Gram(A.T @ A / 40)), A.T @ A / 40
+    A, contrasts = rng.standard_normal((40, (R - 1) * P)), target_contrasts(np.zeros(R))
+    wide = np.kron(contrasts, np.eye(P))
+    return Coupled(Gram(A.T @ A / 40), contrasts), wide @ (A.T @ A / 40) @ wide.T
 
 
 def coupled_in_a_basis(rng):
     basis = np.linalg.qr(rng.standard_normal((P, 4)))[0]
-    A = rng.standard_normal((40, R * 4))
-    wide = np.kron(np.eye(R), basis)
-    return Coupled(Gram(A.T @ A / 40), basis), wide @ (A.T @ A / 40) @ wide.T
+    A, contrasts = rng.standard_normal((40, (R - 1) * 4)), target_contrasts(np.zeros(R))
+    wide = np.kron(contrasts, basis)
+    return Coupled(Gram(A.T @ A / 40), contrasts, basis), wide @ (A.T @ A / 40) @ wide.T
 
 
 OPERATORS = {
@@ -109,12 +109,22 @@ def test_an_operator_multiplies_as_its_matrix_and_solves_what_it_multiplies(rng,
 
 
 @every_operator
+def test_a_solve_for_a_shared_shift_serves_fewer_rows(rng, name):
+    system, matrix = OPERATORS[name](rng)
+    if not system.shares_shift or name.startswith(("coupled", "centred")):
+        pytest.skip("its rows have shifts of their own, or stay together")
+    row = rng.standard_normal((1, P))
+    solve = system.solver(np.full(R, 0.3))
+    assert_allclose(solve(row @ matrix[:P, :P] + 0.3 * row), row, atol=1e-8)
+
+
+@every_operator
 def test_an_operator_knows_its_largest_its_mean_and_a_bound_of_its_smallest_eigenvalue(rng, name):
     system, matrix = OPERATORS[name](rng)
     values = np.linalg.eigvalsh(matrix)
     assert values[-1] * (1 - 1e-12) <= system.largest() <= 1.05 * values[-1]
     assert 0.0 <= system.smallest() <= max(values[0], 0.0) + 1e-15
-    if name in ("gram", "spectral gram", "stacked", "coupled", "diagonal"):
+    if name in ("gram", "spectral gram", "stacked", "diagonal"):
         assert system.smallest() == pytest.approx(values[0], rel=1e-10)
     mean = np.mean(values) * (R / (R - 1) if name == "centred" else 1.0)  # the deviations' own
     assert system.mean_eigenvalue == pytest.approx(mean)
@@ -139,7 +149,7 @@ def test_a_large_matrix_is_solved_block_by_block_and_then_by_its_inverse(rng, si
             solve(image[:1])
 
 
-def test_a_factor_is_kept_for_one_shift_and_made_anew_for_another(rng):
+def test_every_shift_has_a_factor_of_its_own(rng):
     C, rows = covariance(rng), rng.standard_normal((1, P))
     system = Gram(C)
     for shift in (0.5, 0.5, 2.0, 0.5):
@@ -177,34 +187,3 @@ def test_rows_of_a_stack_are_those_of_each_group_alone(rng):
         assert_allclose(system.apply(rows)[own], rows[own] @ part)
         expected = [np.linalg.solve(part + s * np.eye(P), row) for s, row in zip(shift[own], rows[own], strict=True)]
         assert_allclose(system.solver(shift)(rows)[own], expected)
-
-
-def _folds(rng, n, p=30, n_folds=5):
-    X = rng.normal(size=(n, p)) * np.geomspace(1.0, 1e-3, p)
-    X[:, -1] = 0.0  # an entry that never varies
-    return np.stack(
-        [part.T @ part / len(part) for part in (np.delete(X, np.s_[f::n_folds], 0) for f in range(n_folds))]
-    )
-
-
-def test_one_decomposition_solves_the_systems_of_all_folds_of_many_samples(rng):
-    matrices, rows = _folds(rng, 600), rng.normal(size=(10, 30))
-    alike, shift = Alike.of(matrices), np.geomspace(1e-6, 10.0, 10)
-    exact = SpectralGram(matrices).solver(shift)(rows)
-    size = np.abs(exact).max(axis=1, keepdims=True)
-    assert_allclose(alike.solver(shift)(rows) / size, exact / size, rtol=0, atol=2e-9)
-    rough = alike.single().solver(np.float32(shift))(np.float32(rows))
-    assert rough.dtype == np.float32
-    assert_allclose(rough / size, exact / size, rtol=0, atol=1e-4)
-    assert len(alike.single().turns) < len(alike.turns) <= 12
-
-
-def test_the_distance_of_matrices_from_their_mean_is_bounded_from_above_and_closely(rng):
-    matrices = _folds(rng, 600)[:, :-1, :-1]
-    mean = matrices.mean(axis=0)
-    true = max(np.max(np.abs(eigvalsh(own - mean, mean))) for own in matrices)
-    assert true <= Alike.of(matrices).distance <= 1.2 * true
-
-
-def test_matrices_far_from_their_mean_are_not_taken_for_alike(rng):
-    assert Alike.of(_folds(rng, 40)) is None

@@ -6,8 +6,8 @@ from sklearn.base import clone
 
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor, trace_norm_path
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import alpha_max
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import alpha_max
+from tracelearn.problems.squares import Squares
 from tracelearn.search import path as path_module
 from tracelearn.search.search import read_alphas
 from tracelearn.solvers import admm

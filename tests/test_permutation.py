@@ -25,8 +25,8 @@ from tracelearn.inference.reading import Reading
 from tracelearn.inference.solving import solve_sets
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import Problems
+from tracelearn.problems.squares import Squares
 from tracelearn.solvers import admm
 
 SHAPE = (4, 3, 2)

@@ -74,16 +74,6 @@ def test_commands_and_streams_take_addresses(data, store, tmp_path, capsys):
     assert stream("memory://bucket/d.parquet", model).n_samples == N
 
 
-@pytest.mark.parametrize("name", ["d.csv", "d.parquet", "d.zarr"])
-def test_what_changes_in_a_store_is_noticed(name, data, store):
-    X, y = data
-    write(name, X, y, store)
-    source = open_source(f"memory://bucket/{name}")
-    write(name, X[:20, ::-1], y[:20], store)
-    with pytest.raises(ValueError, match=r"^Expected .* it changed since, so open it again"):
-        list(source.batches())
-
-
 def test_addresses_that_lead_nowhere_are_one_sentence(store):
     store.pipe("/bucket/d.npz", b"none")
     with pytest.raises(

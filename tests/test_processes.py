@@ -10,7 +10,6 @@ from joblib import Parallel, delayed
 from workers import fitted, searched
 
 from tracelearn import TraceNormRegressor
-from tracelearn.problems.datafits import Gram
 
 pytestmark = pytest.mark.slow
 
@@ -39,22 +38,6 @@ def test_one_model_predicts_in_several_threads(rng):
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: model.predict(X), range(20)):
             np.testing.assert_array_equal(found, alone)
-
-
-class Raided(dict):
-    """What a thread sees when another empties a shared dictionary at the worst moment."""
-
-    def __setitem__(self, key, value):
-        super().__setitem__(key, value)
-        self.clear()
-
-
-def test_a_thread_that_forgets_a_shared_factor_leaves_it_to_the_others(rng):
-    rows = rng.standard_normal((1, 5))
-    system = Gram(np.cov(rng.standard_normal((80, 5)).T))
-    vars(system)["_last"] = Raided()
-    found = system.solver(np.array([0.5]))(rows)
-    np.testing.assert_allclose(found @ system.matrix + 0.5 * found, rows, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

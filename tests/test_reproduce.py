@@ -1,24 +1,23 @@
-"""The reproduction: curves, claims, results.json, figures and page, at sizes that take a moment."""
+"""The paper's experiment: curves, claims, results.json, figures and page, at sizes that take a moment."""
 
 import itertools
 import json
 import re
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from experiments.paper import claims, experiment, figures, files, page
+from experiments.paper.__main__ import main
+from experiments.paper.experiment import follow, make_data, run
+from experiments.paper.settings import SCALES, Settings, make_settings
 
 from tracelearn.arrays.tensors import kronecker
 from tracelearn.moments import Moments
 from tracelearn.paper import PaperRegressor
 from tracelearn.paper.estimators import ALGORITHMS
-from tracelearn.paper.reproduce import Settings, claims, experiment, figures, page, run
-from tracelearn.paper.reproduce.experiment import follow, make_data
-from tracelearn.paper.reproduce.settings import SCALES, make_settings
 
 pytestmark = pytest.mark.slow
 
@@ -112,15 +111,6 @@ def test_data_are_seeded_and_a_smaller_draw_begins_a_larger_one():
     assert np.array_equal(more.y[:300], data.y)
     assert not np.array_equal(make_data(replace(TINY, seed=2)).X, data.X)
     assert not np.array_equal(data.X[:200], data.X_test)
-
-
-def test_online_batches_hold_each_sample_once():
-    data = make_data(TINY)
-    drawn = [X for X, _ in experiment._batches(data, TINY, 7)]
-    assert [len(X) for X in drawn[:-1]] == [7] * (len(drawn) - 1)
-    order = np.lexsort(np.concatenate(drawn).reshape(300, -1).T)
-    assert np.array_equal(np.concatenate(drawn)[order], data.X[np.lexsort(data.X.reshape(300, -1).T)])
-    assert not np.array_equal(np.concatenate(drawn), data.X)
 
 
 def test_accuracy_counts_predictions_less_than_eta_off():
@@ -241,8 +231,8 @@ def test_verdicts_follow_the_numbers():
 def test_verdicts_notice_who_did_not_arrive():
     results = made_up()
     results["algorithms"]["OL_APG_DR"] = curve_of([0.1, 9.0], [1.2, 1.1], accuracy=0.5)
-    found = verdicts(results)
-    assert (found["All"], found["In"], found["The"]) == ("partly", "partly", "partly")
+    verdict_of = verdicts(results)
+    assert (verdict_of["All"], verdict_of["In"], verdict_of["The"]) == ("partly", "partly", "partly")
 
 
 def test_nothing_measured_leaves_every_claim_open():
@@ -293,12 +283,12 @@ def test_names_inside_the_drawings_are_unique(finished):
     assert used <= set(names)
 
 
-@pytest.mark.parametrize("kept", [0, 1, 3])
-def test_page_and_figures_come_from_whatever_is_there(finished, tmp_path, kept):
+@pytest.mark.parametrize("n_curves", [0, 1, 3])
+def test_page_and_figures_come_from_whatever_is_there(finished, tmp_path, n_curves):
     results = experiment.describe(TINY)
-    results["algorithms"] = dict(itertools.islice(finished[0]["algorithms"].items(), kept))
+    results["algorithms"] = dict(itertools.islice(finished[0]["algorithms"].items(), n_curves))
     results["claims"] = claims.judge(results)
-    assert len(figures.draw(results, tmp_path)) == (2 if kept else 0)
+    assert len(figures.draw(results, tmp_path)) == (2 if n_curves else 0)
     assert "interrupted" in page.render(results)
 
 
@@ -319,7 +309,7 @@ def test_results_are_replaced_whole(tmp_path, monkeypatch):
         raise OSError("no space left")
 
     experiment.save({"a": 1}, tmp_path)
-    monkeypatch.setattr(experiment.os, "replace", out_of_disk)
+    monkeypatch.setattr(files.os, "replace", out_of_disk)
     with pytest.raises(OSError, match="no space"):
         experiment.save({"a": 2}, tmp_path)
     assert experiment.load(tmp_path) == {"a": 1}
@@ -352,10 +342,38 @@ def test_full_scale_is_the_papers_size():
     assert all(6 * scale["budget"] + scale["study_seconds"] < 3150 for scale in SCALES.values())
 
 
-def test_importing_needs_no_optional_library():
-    code = (
-        "import sys\n"
-        "for name in ('matplotlib', 'rich', 'typer'): sys.modules[name] = None\n"
-        "import tracelearn, tracelearn.paper.reproduce, tracelearn.paper.reproduce.page\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.fixture
+def tiny_scale(monkeypatch):
+    monkeypatch.setitem(SCALES, "quick", {"n_train": 40, "n_test": 30, "budget": 0.05, "study_seconds": 0.05})
+
+
+@pytest.mark.usefixtures("tiny_scale")
+def test_the_command_writes_everything_and_says_where(capsys, tmp_path):
+    out = tmp_path / "new" / "folder"
+    assert main(["--out", str(out), "--batch-size", "10", "--seed", "3"]) == 0
+    printed = capsys.readouterr().out
+    names = {"figure_a.png", "figure_b.png", "figure_minibatch.png", "results.json", "report.html"}
+    assert {file.name for file in out.iterdir()} == names
+    for name in names:
+        assert str(out / name) in printed
+    results = strict_json(out / "results.json")
+    assert (results["seed"], results["batch_size"]) == (3, 10)
+
+
+@pytest.mark.usefixtures("tiny_scale")
+def test_ctrl_c_keeps_what_has_finished(capsys, tmp_path, monkeypatch):
+    def interrupted(*args, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(PaperRegressor, "partial_fit", interrupted)
+    (tmp_path / "figure_minibatch.png").write_text("of an earlier run")
+    assert main(["--out", str(tmp_path), "--batch-size", "10"]) == 130
+    assert "2 of 7 algorithms" in capsys.readouterr().err
+    assert {file.name for file in tmp_path.iterdir()} == {"figure_a.png", "figure_b.png", "results.json", "report.html"}
+    assert "interrupted" in (tmp_path / "report.html").read_text()
+
+
+def test_a_mistake_is_one_line_and_code_2(capsys, tmp_path):
+    assert main(["--budget", "-1", "--out", str(tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "out").exists()

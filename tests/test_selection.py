@@ -29,7 +29,7 @@ from tracelearn import (
     trace_norm_path,
 )
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
-from tracelearn.losses import Squared
+from tracelearn.losses import SquaredError
 from tracelearn.moments import Accumulator
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.search import search, session
@@ -104,7 +104,7 @@ def test_ridge_alone_is_ridge_regression(problem, case, fit_intercept):
     splits, rows = list(cv.split(X)), X.reshape(n, -1)[:, :40]
     weight = np.linspace(1.0, 3.0, n) if weighted else np.full(n, 2.0)
     samples = Samples.of(Block(rows, y[:, None], weight), (40,))
-    design = Design(samples, Folds(splits, n), Squared(), fit_intercept=fit_intercept)
+    design = Design(samples, Folds(splits, n), SquaredError(), fit_intercept=fit_intercept)
     assert (design.principal is not None) == shared
     table = walk_ridges(design, "raw")
     for ridge, held in zip(table.ridges, table.parts, strict=True):
@@ -334,7 +334,7 @@ def test_candidates_in_one_batch_give_what_each_gives_alone(problem, monkeypatch
     X, y = problem
     folds = Folds(list(KFold(3).split(X)), len(y))
     samples = Samples.of(Block(X.reshape(90, -1), np.stack([y, -y + X[:, 0, 0, 0]], 1)), SHAPE)
-    design = Design(samples, folds, Squared())
+    design = Design(samples, folds, SquaredError())
     candidates = [Candidate(), Candidate(mode_weights=(0.0, 1.0, 0.0)), Candidate(ridge=0.3)]
     alphas = np.array([0.3, 0.1])
     together = walk_alphas(design, candidates, alphas)

@@ -338,7 +338,7 @@ def test_copies_are_what_they_were_fitted_or_not(name, way, tmp_path):
     model.fit(X, ALL[name][1])
     fitted = WAYS[way](model, tmp_path)
     # A pickle leaves out the solution that only a warm start would begin from.
-    private = {"_solution", "_solved"}
+    private = {"_warm_start", "_warm_starts"}
     assert [name for name in vars(fitted) if name not in private] == [n for n in vars(model) if n not in private]
     use = "transform" if hasattr(model, "transform") else "predict"
     np.testing.assert_array_equal(getattr(fitted, use)(X), getattr(model, use)(X))

@@ -8,10 +8,8 @@ import sys
 import threading
 import tracemalloc
 import zipfile
-from contextlib import closing
 
 import h5py
-import numcodecs
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
@@ -24,8 +22,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.samples import Source, as_source, open_source, read_ahead
-from tracelearn.samples.source import array_column, from_columns, regroup
+from tracelearn.io import open_source
+from tracelearn.io.ahead import read_ahead
+from tracelearn.io.columns import regroup, side_by_side
+from tracelearn.io.lazy import column_of_values
+from tracelearn.samples import Source, as_source
 
 N, SHAPE = 23, (3, 2)
 ROW = 8 * 6  # bytes of a sample
@@ -276,7 +277,7 @@ Counting.__module__ = "zarr.counting"
 def test_every_chunk_is_read_exactly_once(chunk, y_chunk, rows, start):
     X, y, _ = written()
     lazy_X, lazy_y = Counting(X, (chunk, 1, 2)), Counting(y, (y_chunk,))
-    source = from_columns(array_column(lazy_X, "X"), array_column(lazy_y, "y"), None, block_bytes=rows * ROW)
+    source = side_by_side(column_of_values(lazy_X, "X"), column_of_values(lazy_y, "y"), None, block_bytes=rows * ROW)
     assert_same(source.batches(start), X[start:], y[start:], None)
     for lazy in (lazy_X, lazy_y):
         skipped = start // lazy.chunks[0]
@@ -317,8 +318,10 @@ def test_the_next_block_is_read_while_this_one_is_worked_on():
 
 
 def test_memory_does_not_grow_with_the_samples(tmp_path):
-    path = tmp_path / "zeros.npz"
-    np.savez_compressed(path, X=np.zeros((5000, 1000)), y=np.zeros(5000))
+    path = tmp_path / "zeros.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", data=np.zeros((5000, 1000)), chunks=(100, 1000), compression="gzip")
+        file["y"] = np.zeros(5000)
     source = open_source(path, block_bytes=2**20)
     total = 0
     for start in (0, 2500):
@@ -523,6 +526,34 @@ def test_a_pass_given_up_leaves_nothing_behind(tmp_path, write):
         h5py.File(path, "r+").close()  # refused while it is open for reading
 
 
+# Columns in memory
+
+
+@formats
+def test_any_column_can_be_read_into_memory(tmp_path, write):
+    X, y, weight = written(labels=True)
+    path, target, weights = write(tmp_path, X, y, weight)
+    source = open_source(path, target=target, weight=weights)
+    assert source.column(str(target)).tolist() == y.tolist()
+    assert source.column(str(weights)).tolist() == weight.tolist()
+    assert pickle.loads(pickle.dumps(source)).column(str(target)).tolist() == y.tolist()
+    with pytest.raises(ValueError, match=r"^Expected column to be .*, got 'session'"):
+        source.column("session")
+
+
+def test_a_column_has_one_value_for_each_sample_and_blocks_have_no_columns(tmp_path):
+    X, y, weight = written()
+    np.savez(tmp_path / "d.npz", X=X, y=y, subject=weight[1:])
+    with pytest.raises(
+        ValueError, match=rf"^Expected one value of 'subject' for each sample, got {N} samples and {N - 1}"
+    ):
+        open_source(tmp_path / "d.npz").column("subject")
+    with pytest.raises(
+        ValueError, match=r"^Expected a file or a table, in which 'subject' can be looked up, got samples without names"
+    ):
+        as_source([(X, y)]).column("subject")
+
+
 # What is refused
 
 
@@ -533,34 +564,27 @@ def npy_header(shape, descr="<f8", version=1):
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_an_npz_that_lies_about_its_size_is_refused_before_memory_is_taken(tmp_path, compression):
+def test_an_npz_that_claims_more_than_the_free_memory_is_refused_before_memory_is_taken(tmp_path, compression):
     with zipfile.ZipFile(tmp_path / "d.npz", "w", compression) as archive:
         archive.writestr("X.npy", npy_header((10**6, 10**6)) + bytes(800))
     tracemalloc.start()
-    with pytest.raises(ValueError, match=r"Expected 'X' of .* to hold the 8000000000000 bytes of its shape"):
+    with pytest.raises(
+        ValueError, match=r"^Expected 'X' of '.*' to fit in the .* GiB of free memory, got 7\.45e\+03 GiB"
+    ):
         open_source(tmp_path / "d.npz", target=None)
     assert tracemalloc.get_traced_memory()[1] < 5e6
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
-def test_an_npz_whose_directory_lies_as_well_is_refused(tmp_path, compression):
-    path = tmp_path / "d.npz"
-    body = npy_header((1, 2**28)) + bytes(800)
-    with zipfile.ZipFile(path, "w", compression) as archive:
-        archive.writestr("X.npy", body)
-    raw = path.read_bytes()
-    entry = raw.rindex(b"PK\x01\x02")
-    lie = (2**31 + len(body)).to_bytes(4, "little")
-    size = 20 if compression == zipfile.ZIP_STORED else 24
-    raw = raw[: entry + size] + lie + raw[entry + size + 4 :]
-    if compression == zipfile.ZIP_STORED:
-        raw = raw[: entry + 24] + lie + raw[entry + 28 :]
-    path.write_bytes(raw)
-    # Newer versions of Python find that entries overlap before we count.
-    refused = r"^Expected ('X' of .* got at most \d+: the file is damaged|a whole file .* Overlapped entries)"
-    with pytest.raises(ValueError, match=refused):
-        open_source(path, target=None)
+def test_an_npz_that_is_too_large_for_the_memory_is_refused_when_it_is_opened(tmp_path, monkeypatch):
+    path, target, _ = write_npz(tmp_path, *written())
+    monkeypatch.setattr("tracelearn.io.safety.available_memory", lambda: N * ROW - 1)
+    with pytest.raises(
+        ValueError, match=r"^Expected 'X' of .* to fit in .* store it as \.npy, HDF5 or Zarr, which are read in"
+    ):
+        open_source(path, target=target)
+    np.save(tmp_path / "X.npy", np.zeros((N, *SHAPE)))
+    assert open_source(tmp_path / "X.npy", block_bytes=ROW).n_samples == N
 
 
 def test_an_npz_of_python_objects_is_refused(tmp_path):
@@ -587,11 +611,8 @@ def test_a_damaged_npy_is_refused(tmp_path):
     path = tmp_path / "X.npy"
     for content, message in (
         (b"nothing", "Expected a whole file of numbers or strings, got .*magic string"),
-        (
-            npy_header((1000, 1000)) + bytes(80),
-            r"Expected '.*X\.npy' to hold the 8000000 bytes of its shape .*, got at most 80",
-        ),
-        (npy_header((2, 2), "|O") + bytes(32), "Expected numbers or strings in .*, got Python objects"),
+        (npy_header((1000, 1000)) + bytes(80), "Expected a whole file of numbers or strings, got .*size"),
+        (npy_header((2, 2), "|O") + bytes(32), "Expected .* Python objects"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=f"^{message}"):
@@ -686,7 +707,7 @@ def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, librar
     path, _, _ = write(tmp_path, *written())
     for module in (library, f"{library}.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, f"tracelearn.samples.{extra}", raising=False)
+    monkeypatch.delitem(sys.modules, f"tracelearn.io.{extra}", raising=False)
     message = rf"{library}.*: pip install 'tracelearn\[{extra}\]'\.$"
     with pytest.raises(ImportError, match=message):
         open_source(path)
@@ -727,14 +748,6 @@ def test_a_group_is_not_an_array(tmp_path):
         as_source(group)
 
 
-def test_a_file_that_changed_is_noticed(tmp_path):
-    path, target, _ = write_npy(tmp_path, *written())
-    source = open_source(path, target=target)
-    np.save(path, np.ones((N - 1, *SHAPE)))
-    with pytest.raises(ValueError, match=r"it changed since, so open it again"):
-        list(source.batches())
-
-
 def test_a_block_size_and_a_start_are_counts(tmp_path):
     path, _, _ = write_npz(tmp_path, *written())
     with pytest.raises(ValueError, match=r"^Expected block_bytes to be"):
@@ -759,9 +772,8 @@ def chunk_files(path):
     return sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith((".z", "zarr")))
 
 
-def link_to_a_file(place, elsewhere):
-    elsewhere.write_bytes(place.read_bytes())
-    place.unlink()
+def link_to(place, elsewhere):
+    place.rename(elsewhere)
     place.symlink_to(elsewhere)
 
 
@@ -776,119 +788,39 @@ def pipe(place, elsewhere):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links, pipes and devices")
-@pytest.mark.parametrize("replace", [link_to_a_file, link_to_a_device, pipe])
+@pytest.mark.parametrize("replace", [link_to, link_to_a_device, pipe])
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("which", ["chunk", "metadata of the array", "metadata of the group"])
-def test_links_pipes_and_devices_in_a_store_are_refused_unread(tmp_path, replace, zarr_format, which):
+def test_links_out_of_a_store_pipes_and_devices_are_refused_unread(tmp_path, replace, zarr_format, which):
     path = zarr_store(tmp_path, zarr_format=zarr_format)
     array, group = (".zarray", ".zgroup") if zarr_format == 2 else ("zarr.json", "zarr.json")
     place = {"chunk": chunk_files(path / "X")[0], "metadata of the array": path / "X" / array}.get(which, path / group)
     replace(place, tmp_path / "elsewhere")
-    with pytest.raises(ValueError, match=r"^Expected only files and folders in .*, got a link, a pipe or a device, "):
+    with pytest.raises(
+        ValueError, match=r"^Expected only files and folders in .*, got '.*', which is a link to a place outside"
+    ):
         open_source(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links")
-def test_links_to_folders_are_refused(tmp_path):
+def test_links_of_folders_may_stay_inside_or_lead_to_the_store_itself(tmp_path):
     path = zarr_store(tmp_path)
-    (path / "X").rename(tmp_path / "elsewhere")
-    (path / "X").symlink_to(tmp_path / "elsewhere")
+    link_to(path / "X", tmp_path / "elsewhere")
     with pytest.raises(ValueError, match=r"^Expected only files and folders in "):
         open_source(path)
-    # The path itself is the caller's.
     (path / "X").unlink()
-    (tmp_path / "elsewhere").rename(path / "X")
+    (tmp_path / "elsewhere").rename(path / "Z")
+    (path / "X").symlink_to(path / "Z")
     (tmp_path / "link.zarr").symlink_to(path)
     assert len(next(open_source(tmp_path / "link.zarr").batches())[0]) == 20
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links")
-def test_links_in_a_folder_of_parquet_files_are_refused(tmp_path):
+def test_links_out_of_a_folder_of_parquet_files_are_refused(tmp_path):
     path, _, _ = write_parquet_folder(tmp_path, *written())
-    link_to_a_file(path / "1.parquet", tmp_path / "elsewhere")
+    link_to(path / "1.parquet", tmp_path / "elsewhere")
     with pytest.raises(ValueError, match=r"^Expected only files and folders in "):
         open_source(path)
-
-
-def rewritten_in_place(path, name):
-    file = chunk_files(path / name)[-1]
-    with open(file, "r+b") as handle:
-        handle.write(file.read_bytes())
-
-
-def written_by_zarr(path, name):
-    zarr.open_group(str(path), mode="r+")[name][:] = -1.0
-
-
-def made_anew(path, name):
-    zarr.open_group(str(path), mode="r+").create_array(name, data=-np.ones((20, 6)), chunks=(10, 6), overwrite=True)
-
-
-def removed(path, name):
-    chunk_files(path / name)[-1].unlink()
-
-
-@pytest.mark.parametrize("change", [rewritten_in_place, written_by_zarr, made_anew, removed])
-@pytest.mark.parametrize("name", ["X", "deep/down/X"])
-@pytest.mark.parametrize("how", [{"zarr_format": 2}, {}, {"shards": (10, 6)}], ids=["2", "3", "shards"])
-def test_samples_that_change_while_they_are_read_are_refused(tmp_path, change, name, how):
-    path = zarr_store(tmp_path, name, **how)
-    source = open_source(path, name, block_bytes=10 * ROW)
-    with closing(source.blocks(0)) as blocks:  # without the thread, which reads ahead
-        assert len(next(blocks)[0]) == 10
-        threading.Event().wait(0.05)  # the clock of a file system ticks some hundred times a second
-        change(path, name)
-        with pytest.raises(
-            ValueError, match=r"^Expected '.*d\.zarr' as it was when it was opened, got another: it changed"
-        ):
-            next(blocks)
-    with pytest.raises(ValueError, match="it changed since"):
-        list(source.batches())
-    assert sum(len(X) for X, _, _ in open_source(path, name).batches()) == 20
-
-
-def test_what_happens_to_other_arrays_of_a_store_does_not_matter(tmp_path):
-    path = zarr_store(tmp_path)
-    source = open_source(path)
-    threading.Event().wait(0.05)
-    zarr.open_group(str(path), mode="r+").create_array("scores", data=np.ones(20))
-    assert len(gathered(source.batches())[0]) == 20
-
-
-def zarr_without_chunks(path, rows):
-    zarr.create_array(str(path / "X.zarr"), shape=(rows, 6), chunks=(10**6, 6), dtype="f8")
-    return path / "X.zarr"
-
-
-def hdf5_without_chunks(path, rows):
-    with h5py.File(path / "X.h5", "w") as file:
-        file.create_dataset("X", shape=(rows, 6), chunks=(1000, 6), dtype="f8")
-    return path / "X.h5"
-
-
-def npy_of_a_hole(path, rows):
-    head = npy_header((rows, 6))
-    with open(path / "X.npy", "wb") as file:
-        file.write(head)
-        file.truncate(len(head) + rows * ROW)
-    return path / "X.npy"
-
-
-@pytest.mark.parametrize("write", [zarr_without_chunks, hdf5_without_chunks, npy_of_a_hole])
-def test_a_tiny_file_that_claims_many_rows_is_refused(tmp_path, write):
-    for rows in (10**10, 10**12) if write is not npy_of_a_hole else (10**10,):
-        folder = tmp_path / str(rows)
-        folder.mkdir()
-        with pytest.raises(
-            ValueError, match=rf"^Expected samples that were written to .*, got {rows} of which nearly all"
-        ):
-            open_source(write(folder, rows), target=None)
-    # A part that was never written is the fill value, as the format says.
-    (tmp_path / "small").mkdir()
-    assert open_source(write(tmp_path / "small", 1000), target=None).n_samples == 1000
-
-
-LONG = "x" * 1_000_000
 
 
 def zarr_labels(path, labels):
@@ -911,21 +843,6 @@ def parquet_labels(path, labels):
 
 
 @pytest.mark.parametrize("write", [zarr_labels, hdf5_labels, parquet_labels])
-@pytest.mark.parametrize("labels", [["a"] * 1999 + [LONG], [LONG] * 2000], ids=["one", "all"])
-def test_a_long_label_is_refused_before_it_fills_the_memory(tmp_path, write, labels):
-    if labels[0] == LONG and write is not parquet_labels:
-        pytest.skip("such a file is as large as it says")
-    path = write(tmp_path, labels)
-    tracemalloc.start()
-    before = pa.total_allocated_bytes()
-    with pytest.raises(ValueError, match=r"^Expected labels of at most 1000 characters, got one of 1000000: "):
-        list(open_source(path).batches())
-    assert tracemalloc.get_traced_memory()[1] < 50e6
-    assert pa.total_allocated_bytes() - before < 50e6
-    tracemalloc.stop()
-
-
-@pytest.mark.parametrize("write", [zarr_labels, hdf5_labels, parquet_labels])
 def test_one_label_does_not_make_the_others_as_long(tmp_path, write):
     path = write(tmp_path, ["a"] * 19_999 + ["b" * 1000])
     tracemalloc.start()
@@ -933,58 +850,3 @@ def test_one_label_does_not_make_the_others_as_long(tmp_path, write):
     assert tracemalloc.get_traced_memory()[1] < 20e6  # 80 MB, were all as long
     tracemalloc.stop()
     assert (y[0], y[-1]) == ("a", "b" * 1000)
-
-
-def test_labels_of_a_fixed_length_are_refused_by_their_type(tmp_path):
-    np.savez_compressed(tmp_path / "d.npz", X=np.ones((20, 2)), y=np.full(20, "a", "<U100000"))
-    with pytest.raises(ValueError, match=r"^Expected labels of at most 1000 characters, got one of 100000: "):
-        open_source(tmp_path / "d.npz")
-
-
-# --- chunks that lie ---------------------------------------------------------------------------------------------------
-
-
-def blosc_store(folder, kind):
-    """Write a store of Blosc chunks; return its path and one file of chunks."""
-    how = {
-        2: {"zarr_format": 2, "compressors": numcodecs.Blosc("lz4")},
-        3: {"zarr_format": 3, "compressors": zarr.codecs.BloscCodec()},
-        "shards": {"zarr_format": 3, "compressors": zarr.codecs.BloscCodec(), "shards": (20, 6)},
-    }[kind]
-    path = folder / "X.zarr"
-    zarr.create_array(str(path), data=np.arange(120.0).reshape(20, 6), chunks=(10, 6), **how)
-    np.save(folder / "y.npy", np.zeros(20))
-    return path, next(
-        file for file in sorted(path.rglob("*")) if file.is_file() and b"\x02\x01" in file.read_bytes()[:2]
-    )
-
-
-@pytest.mark.parametrize("kind", [2, 3, "shards"])
-@pytest.mark.parametrize("claimed", [0, 15, 1 << 30])
-def test_a_blosc_chunk_that_claims_another_length_is_refused_unread(tmp_path, kind, claimed):
-    path, file = blosc_store(tmp_path, kind)
-    np.testing.assert_array_equal(next(open_source(path, tmp_path / "y.npy").batches())[0][1], np.arange(6.0, 12.0))
-    data = file.read_bytes()
-    file.write_bytes(data[:12] + claimed.to_bytes(4, "little") + data[16:])
-    with pytest.raises(
-        ValueError, match=rf"ValueError: a chunk of \d+ bytes says that it has {claimed}.: write or copy it"
-    ):
-        list(open_source(path, tmp_path / "y.npy").batches())
-
-
-def test_a_blosc_chunk_that_claims_more_than_the_free_memory_is_refused_unread(tmp_path, monkeypatch):
-    path, file = blosc_store(tmp_path, 2)
-    data = file.read_bytes()
-    file.write_bytes(data[:4] + (1 << 30).to_bytes(4, "little") + data[8:])
-    monkeypatch.setattr("tracelearn.samples.zarr.available_memory", lambda: 1 << 30)
-    with pytest.raises(ValueError, match=r"^Expected enough memory to read '.*X.zarr', got none left"):
-        list(open_source(path, tmp_path / "y.npy").batches())
-
-
-def test_nothing_of_another_library_is_replaced(tmp_path):
-    path, _ = blosc_store(tmp_path, 2)
-    decode, decode_3 = numcodecs.Blosc.decode, zarr.codecs.BloscCodec._decode_single
-    list(open_source(path, tmp_path / "y.npy").batches())
-    assert numcodecs.Blosc.decode is decode
-    assert not hasattr(decode, "__wrapped__")
-    assert zarr.codecs.BloscCodec._decode_single is decode_3

@@ -19,8 +19,8 @@ from tracelearn import (
 )
 from tracelearn.arrays.linalg import coupled_gram, with_ones
 from tracelearn.losses import Huber
-from tracelearn.problems.sparse import SparseGram
-from tracelearn.samples.checks import read_samples
+from tracelearn.problems.sparse_operators import SparseGram
+from tracelearn.samples.checks import read_rows
 
 SHAPE = (5, 4, 3)
 P = 60
@@ -133,7 +133,7 @@ def test_entries_that_are_stored_twice_count_as_their_sum():
     model = TraceNormRegressor(alpha=0.01, tensor_shape=SHAPE)
     assert_allclose(clone(model).fit(twice, y).coef_, clone(model).fit(sparse.csr_array(rows), y).coef_, atol=1e-12)
     assert twice.nnz == 100
-    assert read_samples(model, twice, reset=True, any_library=True)[0].nnz == 50
+    assert read_rows(twice, name="model", any_library=True).rows.nnz == 50
 
 
 def test_the_hessian_of_several_classes_is_that_of_dense_rows():

@@ -10,9 +10,10 @@ import registry
 from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.losses import LOSSES, Squared
+from tracelearn.losses import LOSSES, SquaredError
 from tracelearn.penalties import L1, PENALTIES, Nuclear, as_penalty
-from tracelearn.problems.batch import Form, Problems, alpha_max, datafit
+from tracelearn.problems.forms import BasisForm, MomentsForm, SamplesForm
+from tracelearn.problems.problem import Problems, alpha_max
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import admm, subspaces
@@ -28,7 +29,7 @@ def drawn(rng, sizes=(3, 2, 2), xp=np):
 @pytest.fixture
 def little_memory(monkeypatch):
     """Make every fit one in passes."""
-    monkeypatch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+    monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
     monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
 
 
@@ -88,12 +89,12 @@ def test_widened_subspaces_hold_the_old_ones_and_as_much_of_the_tensors_as_there
     assert known.widened(known.lift(known.project(rows)), size=210, least=1).core_shape == known.core_shape
 
 
-@pytest.mark.parametrize("form", ["moments", "basis", "matrix-free"])
+@pytest.mark.parametrize("form", [MomentsForm(), BasisForm(), SamplesForm(in_passes=True)])
 def test_squares_within_subspaces_are_the_squares_there(form, rng):
     X, y = low_rank(80)
     samples = Samples.of(Block(X.reshape(80, -1) + 2.0, y[:, None]), SHAPE)
     options = {"ridge": 0.1, "joint": False, "fit_intercept": True}
-    agrees(datafit(samples, Squared(), Form(form, ""), **options), rng)
+    agrees(form.data_fit(samples, SquaredError(), **options), rng)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -102,7 +103,7 @@ def test_a_loss_within_subspaces_is_the_loss_there(loss, rng):
     K = 1 if LOSSES[loss].is_separable else 3
     Y = registry.targets(loss, rng, rng.standard_normal((60, K)))
     samples = Samples.of(Block(X, Y, rng.uniform(0.5, 2.0, 60)), SHAPE).checked()
-    agrees(SampleLoss.of(LOSSES[loss](), samples, ridge=0.1, matrix_free=True), rng)
+    agrees(SampleLoss.of(LOSSES[loss](), samples, ridge=0.1, in_passes=True), rng)
 
 
 def agrees(fit, rng):
@@ -179,9 +180,9 @@ def test_verbose_says_how_the_samples_are_read(penalty, little_memory, caplog):
     with caplog.at_level(logging.INFO, logger="tracelearn"):
         TraceNormRegressor(8.0, penalty=penalty, tol=1e-2, verbose=1).fit(X, y)
     said = " ".join(caplog.messages)
-    assert "matrix-free" in said
+    assert "does not fit" in said
     assert ("subspaces:" in said) == (penalty == "overlapped")
-    assert ("apg-adm:" in said) == (penalty != "overlapped")
+    assert ("apg:" in said) == (penalty != "overlapped")
 
 
 @pytest.mark.parametrize("limit", ["_LARGEST_CORE", "_PATIENCE"])
@@ -189,7 +190,7 @@ def test_weights_without_small_subspaces_are_solved_for_as_a_whole(limit, monkey
     X, y = low_rank(300)
     monkeypatch.setattr(sys.modules["tracelearn.solvers.subspaces"], limit, 0)
     samples = Samples.of(Block(X.reshape(300, -1), y[:, None]), SHAPE)
-    fit = datafit(samples, Squared(), Form("moments", ""), ridge=0.0, joint=False, fit_intercept=True)
+    fit = MomentsForm().data_fit(samples, SquaredError(), ridge=0.0, joint=False, fit_intercept=True)
     penalty = as_penalty("overlapped", SHAPE)
     alpha, seen = 0.2 * alpha_max(fit, penalty, SHAPE), []
     problems = Problems(fit, penalty, alpha, SHAPE, fit.at_zero.value)

@@ -1,6 +1,6 @@
 """Other people's tools with our estimators, each with the real library; docs/tools.md lists what is shown here.
 
-Libraries that hold NumPy or others back are in the extra ``tools``, whose tests ``make test-tools`` runs.
+Libraries that hold NumPy or others back are in the extra ``tools``, to be installed into an environment of its own.
 """
 
 from functools import cache

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm, trace_norm_path
+from tracelearn.estimators.base import settings_of
 from tracelearn.losses import LOSSES
 from tracelearn.problems.sample_loss import SampleLoss
 from tracelearn.samples.samples import Block, Samples
+from tracelearn.samples.targets import loss_for
 from tracelearn.solvers import SOLVERS
 
 SHAPE = (3, 4)
@@ -48,7 +50,7 @@ def objective(model, loss, X, y, place, offset):
     intercept = np.atleast_1d(np.asarray(model.intercept_, dtype=np.longdouble))
     shift = intercept + (coef * np.longdouble(place)).sum(axis=1) - np.longdouble(offset)
     z = X.reshape(len(X), -1).astype(np.longdouble) @ coef.T + shift
-    own = model._loss(len(coef))
+    own = loss_for(settings_of(model).loss, len(coef))
     Y = y[:, None].astype(np.longdouble)
     if isinstance(model, TraceNormClassifier):
         Y = own.encode(np.eye(len(model.classes_), dtype=np.longdouble)[y])
@@ -60,7 +62,7 @@ def fitted(model, form, X, y, monkeypatch):
     if form == "in memory":
         return model.fit(X, y)
     if form == "matrix-free":
-        monkeypatch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+        monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
         monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
         return model.fit(X, y)
     return model.fit([(X[part], y[part]) for part in (slice(0, 25), slice(25, 31), slice(31, 60))])

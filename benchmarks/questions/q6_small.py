@@ -8,11 +8,12 @@ from benchmarks.harness import Row, at_least, interleaved
 from benchmarks.problems import largest_alpha
 from tracelearn import Moments, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.losses import Logistic, Squared
+from tracelearn.losses import LogLoss, SquaredError
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems, alpha_max, choose_form
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import Problems, alpha_max
 from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import admm, newton
 
@@ -68,7 +69,7 @@ def _problem(fit: Squares | SampleLoss, alpha: float, shape: tuple[int, ...]) ->
 
 def _squared(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Callable, Callable, TraceNormRegressor]:
     samples = Samples.of(Block(X.reshape(len(X), -1), y[:, None]), shape)
-    assert choose_form(samples, Squared()).name == "moments"
+    assert choose_form(samples, SquaredError()).name == "moments"
     alpha = 0.1 * largest_alpha(Moments.of(X, y), shape)
     model = TraceNormRegressor(alpha=alpha, tol=1e-6)
     return (
@@ -84,7 +85,7 @@ def _logistic(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Cal
     flat, penalty = X.reshape(len(X), -1), as_penalty("overlapped", shape)
 
     def stated() -> SampleLoss:
-        return SampleLoss.of(Logistic(), Samples.of(Block(flat, signs), shape).checked())
+        return SampleLoss.of(LogLoss(), Samples.of(Block(flat, signs), shape).checked())
 
     alpha = 0.1 * float(alpha_max(stated(), penalty, shape)[0])
     model = TraceNormClassifier(alpha=alpha, loss="log_loss", tol=1e-6)

@@ -15,8 +15,8 @@ from benchmarks.problems import Problem, largest_alpha
 from tracelearn import Moments, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import Problems
+from tracelearn.problems.squares import Squares
 from tracelearn.solvers import admm
 
 TITLE = "growth"

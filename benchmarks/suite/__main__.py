@@ -5,7 +5,7 @@ import json
 import time
 from pathlib import Path
 
-from benchmarks import machine, readme, solvers
+from benchmarks import machine, solvers
 from benchmarks.suite import report
 from benchmarks.suite.cases import CASES, describe
 from benchmarks.suite.runner import Worker, compare, warm_up
@@ -21,10 +21,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, help="seconds for one run; by default 10, and 2 if quick")
     parser.add_argument("--repeats", type=int, help="runs of each solver; by default 5, and 2 if quick")
     parser.add_argument("--out", type=Path, default=HERE, help="folder to write to; by default benchmarks")
-    parser.add_argument("--docs", action="store_true", help="copy the tables into docs/benchmarks.md too")
     options = parser.parse_args()
-    if options.docs and options.out != HERE:
-        parser.error("--docs shows the figures in benchmarks: leave out --out.")
     limit = options.limit or (2.0 if options.quick else 10.0)
     repeats = options.repeats or (2 if options.quick else 5)
     wanted = [word.lower() for word in options.solver]
@@ -48,8 +45,6 @@ def main() -> None:
         worker.close()
     took = round(time.perf_counter() - began, 1)
     write(options.out, {"quick": options.quick, "seconds": took, "limit": limit, "machine": where, "cases": cases})
-    if options.docs:
-        readme.copy_suite()
 
 
 def write(out: Path, results: dict) -> None:

@@ -1,6 +1,12 @@
-"""Draw the pictures of the first pages from the code on them: ``python docs/images/draw.py``."""
+"""Draw the pictures of the first pages from the code on them: ``python docs/images/draw.py``.
+
+The picture of the README needs EEG that is not part of the repository. ``python docs/images/draw.py FOLDER`` draws it from
+``eeg_spatial.npz`` there: 80 epochs of 23 electrodes × 102 times, ``X``, with the side that a person attends to, ``y`` (the
+demonstration data of the R package eegUtils 0.8.0, MIT licence).
+"""
 
 import doctest
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +15,10 @@ import matplotlib as mpl
 mpl.use("agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.linear_model import RidgeClassifierCV
+from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
+
+from tracelearn import TensorClassifier
 
 HERE = Path(__file__).parent
 
@@ -33,23 +43,9 @@ def main(folder: Path = HERE) -> None:
     """Draw all pictures."""
     eeg, series, spectra = (run(page) for page in ("eeg.md", "series.md", "images_spectra.md"))
 
-    times, names = eeg["epochs"].times, eeg["names"]
-    faces = 1e6 * eeg["epochs"]["face"].get_data()
-    true = np.outer(eeg["topography"], np.exp(-(((times - 0.17) / 0.03) ** 2)))
-    figure, axes = plt.subplots(1, 3, figsize=(9.5, 2.6), sharey=True)
-    shown = (
-        (faces[0], "one epoch"),
-        (np.squeeze(eeg["model"].patterns_), "pattern found in 64 epochs"),
-        (true, "simulated signal"),
-    )
-    for ax, (values, title) in zip(axes, shown, strict=True):
-        image(ax, values, times, range(8), title=title, xlabel="time (s)")
-    axes[0].set_yticks(range(8), names)
-    figure.savefig(folder / "index.png")
-
     figure, ax = plt.subplots(figsize=(4.5, 2.6))
-    image(ax, shown[1][0], times, range(8), xlabel="time (s)")
-    ax.set_yticks(range(8), names)
+    image(ax, np.squeeze(eeg["model"].patterns_), eeg["epochs"].times, range(8), xlabel="time (s)")
+    ax.set_yticks(range(8), eeg["names"])
     figure.savefig(folder / "eeg.png")
 
     figure, ax = plt.subplots(figsize=(4.5, 2.6))
@@ -68,5 +64,35 @@ def main(folder: Path = HERE) -> None:
     figure.savefig(folder / "images_spectra.png")
 
 
+def mean_accuracy(model: Any, X: Any, y: Any) -> float:
+    """Score a model on ten times five folds."""
+    folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=10, random_state=0)
+    return float(np.mean(cross_val_score(model, X, y, cv=folds)))
+
+
+@plt.rc_context({"figure.constrained_layout.use": True, "savefig.dpi": 140, "font.size": 9})
+def draw_readme(data: Path, folder: Path = HERE) -> None:
+    """Draw the weights of ridge regression and of the trace norm for the same epochs, with their accuracies."""
+    with np.load(data / "eeg_spatial.npz") as file:
+        X, y = file["X"].astype(float), file["y"]
+    flat = RidgeClassifierCV(np.logspace(-3, 7, 21))
+    low_rank = TensorClassifier(views="raw", ridges=(0.0,))
+    rows = X.reshape(len(X), -1)
+    ridge_weights = flat.fit(rows, y).coef_.reshape(X.shape[1:])
+    panels = (
+        (X[0] - X[0].mean(axis=1, keepdims=True), "one epoch of 80"),
+        (ridge_weights, f"ridge regression: accuracy {mean_accuracy(flat, rows, y):.2f}"),
+        (np.squeeze(low_rank.fit(X, y).coef_), f"trace norm: accuracy {mean_accuracy(low_rank, X, y):.2f}"),
+    )
+    figure, axes = plt.subplots(1, 3, figsize=(9.5, 2.9), sharey=True)
+    for ax, (values, title) in zip(axes, panels, strict=True):
+        image(ax, values, range(X.shape[2]), range(X.shape[1]), title=title, xlabel="time (samples)")
+    axes[0].set_ylabel("electrode")
+    figure.savefig(folder / "readme.png")
+
+
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        draw_readme(Path(sys.argv[1]))
+    else:
+        main()

@@ -23,20 +23,23 @@ if TYPE_CHECKING:
     from tracelearn.files.content import trusted_types
     from tracelearn.files.models import load, save
     from tracelearn.files.onnx import to_onnx
+    from tracelearn.io import open_source
     from tracelearn.moments import Moments
-    from tracelearn.penalties import tensor_trace_norm
-    from tracelearn.samples import open_source
-    from tracelearn.search import TensorClassifier, TensorRegressor, trace_norm_path
+    from tracelearn.penalties import L1, GroupL2, Nuclear, tensor_trace_norm
+    from tracelearn.search import TensorClassifier, TensorRegressor, TraceNormClassifierCV, TraceNormRegressorCV
     from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
+    "L1",
     "Convolutions",
+    "GroupL2",
     "HierarchicalTraceNormClassifier",
     "LaggedRegressor",
     "Logarithm",
     "ModePCA",
     "ModeWhitener",
     "Moments",
+    "Nuclear",
     "SecondOrder",
     "Similarities",
     "StreamReport",
@@ -44,7 +47,9 @@ __all__ = [
     "TensorRegressor",
     "TensorStandardScaler",
     "TraceNormClassifier",
+    "TraceNormClassifierCV",
     "TraceNormRegressor",
+    "TraceNormRegressorCV",
     "Views",
     "load",
     "open_source",
@@ -52,10 +57,9 @@ __all__ = [
     "stream",
     "tensor_trace_norm",
     "to_onnx",
-    "trace_norm_path",
     "trusted_types",
 ]
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _MODULES = {
     "estimators": ("TraceNormClassifier", "TraceNormRegressor"),
@@ -75,9 +79,9 @@ _MODULES = {
     "files.models": ("load", "save"),
     "files.onnx": ("to_onnx",),
     "moments": ("Moments",),
-    "penalties": ("tensor_trace_norm",),
-    "samples": ("open_source",),
-    "search": ("TensorClassifier", "TensorRegressor", "trace_norm_path"),
+    "penalties": ("GroupL2", "L1", "Nuclear", "tensor_trace_norm"),
+    "io": ("open_source",),
+    "search": ("TensorClassifier", "TensorRegressor", "TraceNormClassifierCV", "TraceNormRegressorCV"),
     "streaming.run": ("StreamReport", "stream"),
 }
 

@@ -13,8 +13,8 @@ from tracelearn.moments import Moments
 
 __all__ = ["Regression"]
 
-# A feature of which less than this share of the variance is left is explained by the confounds: the rest is rounding.
-_LEAST_LEFT = 1e-12
+# A feature of whose variance confounds explain all but this share is explained by them: what remains is rounding.
+_LEAST_UNEXPLAINED = 1e-12
 _LEAST_EIGENVALUE = 1e-10  # of the correlations of confounds, as a share of the largest: below they are collinear
 
 
@@ -61,18 +61,20 @@ class Regression:
 
     def residual_moments(self, joint: Moments) -> Moments:
         """Return the moments of residuals, given those of samples and confounds together: of any samples, not only its own."""
-        p, B, xp = self.slopes.shape[1], self.slopes, array_namespace(self.slopes)
-        back, (x_mean, c_mean) = xp.matrix_transpose(B), (joint.x_mean[:p], joint.x_mean[p:])
+        xp, B, p = array_namespace(self.slopes), self.slopes, self.slopes.shape[1]
+        back = xp.matrix_transpose(B)
+        x_mean, c_mean = joint.x_mean[:p], joint.x_mean[p:]
         xx, xc, cc = joint.gram[:p, :p], joint.gram[:p, p:], joint.gram[p:, p:]
         explained = (xc - 0.5 * back @ cc) @ B
         gram = xx - explained - xp.matrix_transpose(explained)
-        left = xp.linalg.diagonal(gram) > _LEAST_LEFT * xp.linalg.diagonal(xx)
-        nothing = xp.zeros_like(gram)
+        is_unexplained = xp.linalg.diagonal(gram) > _LEAST_UNEXPLAINED * xp.linalg.diagonal(xx)
+        zeros = xp.zeros_like(gram)
         return replace(
             joint,
             x_mean=x_mean - (c_mean - self.centre) @ B,
-            gram=xp.where(left[:, None] & left[None, :], gram, nothing),
-            cross=xp.where(left[:, None], joint.cross[:p, :] - back @ joint.cross[p:, :], nothing[:, :1]),
+            gram=xp.where(is_unexplained[:, None] & is_unexplained[None, :], gram, zeros),
+            cross=xp.where(is_unexplained[:, None], joint.cross[:p, :] - back @ joint.cross[p:, :], zeros[:, :1]),
+            cancelled=None if joint.cancelled is None else joint.cancelled.first_features(p),
         )
 
     def weights(self, coef: Array) -> Array:

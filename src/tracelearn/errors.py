@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping
 from types import FrameType
+from typing import Any
 
-__all__ = ["InputError", "expect", "refuse", "warn"]
+__all__ = ["InputError", "check_name_is_free", "expect", "refuse", "warn"]
 
 _PASSED_OVER = ("tracelearn", "sklearn", "joblib")  # scikit-learn calls our methods for the user
 
@@ -45,6 +47,19 @@ def expect(good: object, otherwise: str) -> None:
     """Refuse what a file holds if it is not good; whoever opened the file says it in a sentence."""
     if not good:
         raise ValueError(otherwise)
+
+
+def check_name_is_free(registry: Mapping[str, type], cls: Any, kind: str) -> None:
+    """Refuse a class whose ``name`` another class of its kind has: it would take the place of that one everywhere.
+
+    A class that is defined once more, as when a cell of a notebook runs again, replaces itself.
+    """
+    taken = registry.get(cls.name)
+    if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise InputError(
+            f"Expected {kind} with a name of its own, got {cls.name!r}, which {taken.__module__}.{taken.__qualname__} "
+            f"has: choose another name for {cls.__qualname__}."
+        )
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:

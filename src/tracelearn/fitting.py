@@ -22,8 +22,10 @@ from tracelearn.errors import warn
 from tracelearn.losses import LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import Penalty, as_penalty
-from tracelearn.problems.batch import Problems, Solution, choose_form, datafit, share_of_alpha_max
-from tracelearn.problems.datafits import DataFit, Squares
+from tracelearn.problems.data_fit import DataFit
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import Problems, Solution, share_of_alpha_max
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples
 from tracelearn.samples.targets import loss_for
@@ -276,9 +278,9 @@ def _from_samples(samples: Samples, spec: Spec, settings: Settings, data_fit: Da
             "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
             "scaling=None, and scale the columns before."
         )
-    if data_fit is None and form.name == "moments":
+    if data_fit is None and form.uses_moments:
         return _from_moments(samples.moments(), spec, settings)
-    samples = (samples.in_passes() if form.name == "matrix-free" else samples).checked()
+    samples = form.prepared(samples).checked()
     regression = None
     if samples.n_confounds:
         regression = samples.regression(centre=settings.fit_intercept)
@@ -286,7 +288,7 @@ def _from_samples(samples: Samples, spec: Spec, settings: Settings, data_fit: Da
     scales = samples.mode_scales() if settings.scaling else None
     if data_fit is None:
         options = {"joint": settings.target_mode, "fit_intercept": settings.fit_intercept}
-        data_fit = datafit(samples.rescaled(scales), loss, form, ridge=settings.ridge, **options)
+        data_fit = form.data_fit(samples.rescaled(scales), loss, ridge=settings.ridge, **options)
     return _Parts(data_fit, samples.covariance_times, scales, regression)
 
 
@@ -370,8 +372,11 @@ def reporter(name: str, verbose: int) -> Report:
     return report
 
 
-def warn_of_fit(fitted: Fitted, settings: Settings, name: str) -> None:
-    """Warn of an answer that is not proven, or of weights that are all zero, in the name of an estimator."""
+def warn_of_fit(fitted: Fitted, settings: Settings, name: str, *, rounding: float = 0.0) -> None:
+    """Warn of an answer that is not proven, or of weights that are all zero, in the name of an estimator.
+
+    ``rounding`` is the share of the variance that removed samples have left uncertain.
+    """
     alpha = float(np.max(to_numbers(fitted.alpha)))
     if fitted.gap > settings.tol:
         advice = "increase max_iter, scale the features, or accept a larger tol."
@@ -379,6 +384,11 @@ def warn_of_fit(fitted: Fitted, settings: Settings, name: str) -> None:
             advice = (
                 "without a penalty nothing is proven along combinations of features that hardly vary, however good the weights "
                 "are, so add a small ridge, or a penalty."
+            )
+        if rounding > settings.tol:
+            advice = (
+                f"samples that were removed were so much larger that {rounding:.1g} of the variance of the others is rounding, "
+                "so fit a new model to the others."
             )
         warn(
             f"Expected a relative duality gap of {settings.tol:g}, got {fitted.gap:.1e} after {fitted.n_iter} iterations of "

@@ -20,16 +20,17 @@ from typing import Any, ClassVar
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numbers
-from tracelearn.arrays.linalg import positive_part, replayed
+from tracelearn.arrays.linalg import positive_part
+from tracelearn.errors import check_name_is_free
 
 __all__ = [
     "LOSSES",
     "Huber",
-    "Logistic",
+    "LogLoss",
     "Loss",
     "Multinomial",
     "Poisson",
-    "Squared",
+    "SquaredError",
     "SquaredHinge",
     "n_columns",
     "softmax",
@@ -68,6 +69,7 @@ class Loss:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in vars(cls):  # a subclass that only inherits a name must not take it over
+            check_name_is_free(LOSSES, cls, "a loss")
             LOSSES[cls.name] = cls
 
     def check_target(self, y: Array) -> None:
@@ -101,7 +103,10 @@ class Loss:
         raise NotImplementedError
 
     def coupling(self, y: Array, z: Array) -> Array | None:
-        """Evaluate the c (n, K) for which the Hessian is ``diag(curvatures) - c c'``; None where targets are separate."""
+        """Evaluate the c (n, K), not negative and of sum one, for which the Hessian is ``diag(c) - c c'``.
+
+        None where targets are separate. Losses that couple targets are of this form: equal scores for all change nothing.
+        """
         return None
 
     def conjugate(self, y: Array, u: Array) -> Array:
@@ -122,25 +127,26 @@ class Loss:
         b = start
         for _ in range(300):
             shift = b
-            sums = to_numbers(total(lambda y, z, share: replayed(z, _pulls, self, shift, y, z, share)))  # noqa: B023 - called here
-            K = len(columns)
-            forces = zip(columns, sums[:K], sums[K : 2 * K], sums[2 * K :], strict=True)
-            before, columns = columns, [column.moved(mean, size, bend, eps) for column, mean, size, bend in forces]
-            if all(new is old for new, old in zip(columns, before, strict=True)):
+            means = to_numbers(total(lambda y, z, share: self._means_at(shift, y, z, share)))  # noqa: B023 - called here
+            moved = []
+            for k, column in enumerate(columns):
+                derivative, size, bend = means[k :: len(columns)]
+                moved.append(column.moved(derivative, size, bend, eps))
+            if all(new is old for new, old in zip(moved, columns, strict=True)):
                 break
+            columns = moved
             b = xp.asarray([column.b for column in columns], **kind)
         return b
+
+    def _means_at(self, shift: Array, y: Array, z: Array, share: Array) -> Array:
+        """Average for each column the derivative, its size, which bounds the rounding error, and the curvature: (3 K,)."""
+        xp, derivative = array_namespace(z), self.derivative(y, z + shift)
+        return share @ xp.concat([derivative, xp.abs(derivative), self.curvatures(y, z + shift)], axis=1)
 
 
 def n_columns(n_classes: int) -> int:
     """Count the targets that code some classes: one column for two classes, else one for each."""
     return 1 if n_classes == 2 else n_classes
-
-
-def _pulls(loss: Loss, shift: Array, y: Array, z: Array, share: Array) -> Array:
-    """Average for each column the derivative, its size, which bounds the rounding error, and the curvature: (3 K,)."""
-    xp, d = array_namespace(z), loss.derivative(y, z + shift)
-    return share @ xp.concat([d, xp.abs(d), loss.curvatures(y, z + shift)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,7 @@ class _Bracket:
 
 
 @dataclass(frozen=True)
-class Squared(Loss):
+class SquaredError(Loss):
     """The squared error ``(y - z)^2``, without a half."""
 
     name: ClassVar[str] = "squared_error"
@@ -283,7 +289,7 @@ def _entropy(v: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class LogLoss(Loss):
     """The logistic loss ``log(1 + exp(-y z))`` for targets -1 and 1; for more than two classes that of softmax regression."""
 
     name: ClassVar[str] = "log_loss"
@@ -331,7 +337,7 @@ class Multinomial(Loss):
 
     def encode(self, members: Array) -> Array:
         """Code classes as zeros and ones; two of them, as the logistic loss does, in one column of -1 and 1."""
-        return members if members.shape[1] > 2 else Logistic().encode(members)
+        return members if members.shape[1] > 2 else LogLoss().encode(members)
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate the log of the sum of exponentials less the score of the true class, (n, 1)."""

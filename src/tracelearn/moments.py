@@ -9,26 +9,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from array_api_compat import device, is_numpy_array
 
-from tracelearn.arrays import cuda
 from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
     block_bytes,
-    is_on_gpu,
     is_sparse,
+    move_to,
     place,
     to_single,
     widest,
 )
-from tracelearn.arrays.linalg import weighted_gram
+from tracelearn.arrays.linalg import positive_part, weighted_gram
 
-__all__ = ["Accumulator", "Moments"]
+__all__ = ["Accumulator", "Cancelled", "Moments"]
 
 # Rows are centred block by block, so the data are never copied whole: on a processor in a buffer that stays in cache,
 # elsewhere in blocks large enough to keep the device busy.
@@ -40,6 +38,60 @@ _LARGEST_DENSITY = 0.1
 _LEAST_SPREAD = 1e-4
 # On a device that has only single precision no more rows than these are summed at once.
 _SINGLE_ROWS = 1 << 13
+# Rounding of a difference of moments, in units of the last place of what was added and taken away; the share of what is left
+# from which on it leaves nothing to prove; and the share of its mean square below which what is left does not vary.
+_ROUNDING, _LARGEST_NOISE, _NO_VARIATION = 8.0, 1e-3, 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Cancelled:
+    """The size of all that was added and taken away, where moments are a difference: their rounding is in proportion to it.
+
+    The sums of squares of the features about their mean (p,) and of the targets (K,), and the absolute values of their sums.
+    """
+
+    x_squares: Array
+    y_squares: Array
+    x_sums: Array
+    y_sums: Array
+
+    @classmethod
+    def of(cls, moments: Moments) -> Cancelled:
+        """Return that of moments; if they are no difference, their own size."""
+        if moments.cancelled is not None:
+            return moments.cancelled
+        xp, weight = array_namespace(moments.gram), moments.weight
+        diagonal = xp.linalg.diagonal(moments.gram)
+        return cls(diagonal, moments.target_sq, weight * xp.abs(moments.x_mean), weight * xp.abs(moments.y_mean))
+
+    def __add__(self, other: Cancelled) -> Cancelled:
+        return Cancelled(
+            self.x_squares + other.x_squares,
+            self.y_squares + other.y_squares,
+            self.x_sums + other.x_sums,
+            self.y_sums + other.y_sums,
+        )
+
+    def scaled(self, factor: float) -> Cancelled:
+        """Multiply every sample's weight."""
+        return Cancelled(factor * self.x_squares, factor * self.y_squares, factor * self.x_sums, factor * self.y_sums)
+
+    def rescaled(self, scales: Array) -> Cancelled:
+        """Divide every feature by its scale (p,)."""
+        return replace(self, x_squares=self.x_squares / scales**2, x_sums=self.x_sums / scales)
+
+    def first_features(self, count: int) -> Cancelled:
+        """Keep the first features."""
+        return replace(self, x_squares=self.x_squares[:count], x_sums=self.x_sums[:count])
+
+    def moved_to(self, like: Array) -> Cancelled:
+        """Bring the arrays to the library and the device of another."""
+        return Cancelled(
+            move_to(self.x_squares, like),
+            move_to(self.y_squares, like),
+            move_to(self.x_sums, like),
+            move_to(self.y_sums, like),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +109,7 @@ class Moments:
 
     Held centred and merged by the formula of Chan, Golub and LeVeque: raw sums minus means lose every digit when the
     mean is large against the spread. Moments are values: ``+`` merges, ``-`` removes samples again, ``scaled`` forgets.
+    What was removed may have been much larger than what is left; ``cancelled`` says how large, so that certificates count it.
 
     Examples
     --------
@@ -79,6 +132,7 @@ class Moments:
     gram: Array
     cross: Array
     target_sq: Array
+    cancelled: Cancelled | None = None  # None where nothing was ever removed
 
     @classmethod
     def zero(cls, n_features: int, n_targets: int = 1, *, like: Array | None = None) -> Moments:
@@ -107,23 +161,33 @@ class Moments:
         >>> import numpy as np
         >>> from tracelearn import Moments
         >>> X, y = np.arange(12.0).reshape(4, 3) ** 2, np.arange(4.0)
-        >>> found = Moments.total([Moments.of(X[i : i + 1], y[i : i + 1]) for i in range(4)])
-        >>> bool(np.allclose(found.gram, Moments.of(X, y).gram))
+        >>> moments = Moments.total([Moments.of(X[i : i + 1], y[i : i + 1]) for i in range(4)])
+        >>> bool(np.allclose(moments.gram, Moments.of(X, y).gram))
         True
         """
-        parts = list(filter(attrgetter("weight"), parts)) or parts[:1]
+        parts = [part for part in parts if part.weight] or list(parts[:1])
+        first = parts[0]
         if len(parts) == 1:
-            return parts[0]
-        first, xp = parts[0], array_namespace(parts[0].gram)
-        weights, x_means, y_means = zip(*map(attrgetter("weight", "x_mean", "y_mean"), parts), strict=True)
-        weight, x_steps, y_steps = sum(weights), xp.stack(x_means) - first.x_mean, xp.stack(y_means) - first.y_mean
-        own = xp.asarray(weights, dtype=x_steps.dtype, device=device(x_steps))
-        x_step, y_step, roots = (own / weight) @ x_steps, (own / weight) @ y_steps, xp.sqrt(own)[:, None]
-        x_rows, y_rows = roots * (x_steps - x_step), roots * (y_steps - y_step)
-        gram, cross, target_sq = x_rows.T @ x_rows, x_rows.T @ y_rows, xp.sum(y_rows**2, axis=0)
+            return first
+        if any(part.cancelled is not None for part in parts):
+            return sum(parts[1:], start=first)
+        xp, weight = array_namespace(first.gram), sum(part.weight for part in parts)
+        # Chan's formula for several parts at once, about the mean of the first.
+        x_steps = xp.stack([part.x_mean for part in parts]) - first.x_mean
+        y_steps = xp.stack([part.y_mean for part in parts]) - first.y_mean
+        weights = xp.asarray([part.weight for part in parts], dtype=x_steps.dtype, device=device(x_steps))
+        x_step = (weights / weight) @ x_steps
+        y_step = (weights / weight) @ y_steps
+        roots = xp.sqrt(weights)[:, None]
+        x_rows = roots * (x_steps - x_step)
+        y_rows = roots * (y_steps - y_step)
+        gram = x_rows.T @ x_rows
+        cross = x_rows.T @ y_rows
+        target_sq = xp.sum(y_rows**2, axis=0)
         for part in parts:
             gram += part.gram  # in place where the library can
-            cross, target_sq = cross + part.cross, target_sq + part.target_sq
+            cross = cross + part.cross
+            target_sq = target_sq + part.target_sq
         return cls(weight, first.x_mean + x_step, first.y_mean + y_step, gram, cross, target_sq)
 
     @property
@@ -154,11 +218,11 @@ class Moments:
         _check_alike(self, other)
         if other.weight == 0.0:
             return self
-        left = self.weight - other.weight
+        remaining_weight = self.weight - other.weight
         # Weights are sums in different orders, so an exact zero is not to be expected.
-        if abs(left) <= 1e-12 * self.weight:
+        if abs(remaining_weight) <= 1e-12 * self.weight:
             return Moments.zero(self.n_features, self.n_targets, like=self.x_mean)
-        if left < 0.0:
+        if remaining_weight < 0.0:
             raise ValueError(
                 f"Expected moments of samples that are part of these, got weight {other.weight:g} to remove from "
                 f"{self.weight:g}: remove only what was added before."
@@ -171,7 +235,9 @@ class Moments:
         x_step, y_step = other.x_mean - self.x_mean, other.y_mean - self.y_mean
         share = sign * other.weight / weight
         factor = self.weight * share
+        is_difference = sign < 0 or self.cancelled is not None or other.cancelled is not None
         return Moments(
+            cancelled=self._cancelled_with(other, x_step, y_step, abs(factor)) if is_difference else None,
             weight=weight,
             x_mean=self.x_mean + share * x_step,
             y_mean=self.y_mean + share * y_step,
@@ -179,6 +245,69 @@ class Moments:
             cross=self.cross + sign * other.cross + factor * (x_step[:, None] * y_step[None, :]),
             target_sq=self.target_sq + sign * other.target_sq + factor * y_step**2,
         )
+
+    def _cancelled_with(self, other: Moments, x_step: Array, y_step: Array, factor: float) -> Cancelled:
+        """Add up the sizes of two moments and of the step between their means, given Chan's factor of its square."""
+        xp, ours, theirs = array_namespace(self.gram), Cancelled.of(self), Cancelled.of(other)
+        x_step, y_step = xp.abs(x_step), xp.abs(y_step)
+        # The step itself is rounded as the means are that it is the difference of.
+        x_sizes = ours.x_sums / self.weight + theirs.x_sums / other.weight
+        y_sizes = ours.y_sums / self.weight + theirs.y_sums / other.weight
+        nothing = xp.zeros_like
+        step = Cancelled(
+            factor * x_step * (x_step + x_sizes), factor * y_step * (y_step + y_sizes), nothing(x_step), nothing(y_step)
+        )
+        return ours + theirs + step
+
+    def without(self, other: Moments) -> Moments:
+        """Remove samples that were added before, and refuse where that leaves nothing to learn from.
+
+        A feature or a target that does not vary any more, as the code of classes of which only one is left, is exactly
+        constant in what is returned.
+        """
+        remainder = self - other
+        if remainder.weight == 0.0:
+            raise ValueError("Expected some samples to be left, got all to forget: make a new model instead.")
+        xp, weight = array_namespace(self.gram), remainder.weight
+        if remainder.cancelled is None:
+            return remainder
+        unit = _ROUNDING * float(xp.finfo(self.gram.dtype).eps)
+        x_squares, x_noise = xp.linalg.diagonal(remainder.gram), unit * remainder.cancelled.x_squares
+        y_squares, y_noise = remainder.target_sq, unit * remainder.cancelled.y_squares
+        # Removal can take a variance to zero, which rounding leaves on either side of it, but not further below.
+        if bool(xp.any(x_squares < -1e3 * x_noise)) or bool(xp.any(y_squares < -1e3 * y_noise)):
+            raise ValueError(
+                "Expected samples that this model has learned, got some whose removal leaves a negative variance: forget only "
+                "what was learned, with the weights it was learned with."
+            )
+        _check_noise("features", xp.sum(x_noise), xp.sum(x_squares), weight * xp.sum(remainder.x_mean**2))
+        for k in range(self.n_targets):
+            _check_noise("targets", y_noise[k], y_squares[k], weight * remainder.y_mean[k] ** 2)
+        x_varies, y_varies = x_squares > x_noise, y_squares > y_noise
+        zeros = xp.zeros_like(remainder.gram)
+        return replace(
+            remainder,
+            gram=xp.where(x_varies[:, None] & x_varies[None, :], remainder.gram, zeros),
+            cross=xp.where(x_varies[:, None] & y_varies[None, :], remainder.cross, zeros[:, :1]),
+            target_sq=xp.where(y_varies, positive_part(y_squares), xp.zeros_like(y_squares)),
+        )
+
+    @property
+    def rounding_share(self) -> float:
+        """The largest share of the variance of the features, or of a target, that may be rounding; zero if nothing was removed.
+
+        A certificate cannot prove a gap much below it.
+        """
+        if self.cancelled is None:
+            return 0.0
+        xp = array_namespace(self.gram)
+        unit = _ROUNDING * float(xp.finfo(self.gram.dtype).eps)
+        spread = float(xp.sum(xp.linalg.diagonal(self.gram)))
+        shares = [unit * float(xp.sum(self.cancelled.x_squares)) / spread if spread > 0 else 0.0]
+        for k in range(self.n_targets):
+            variation = float(self.target_sq[k])
+            shares.append(unit * float(self.cancelled.y_squares[k]) / variation if variation > 0 else 0.0)
+        return max(shares)
 
     def scaled(self, factor: float) -> Moments:
         """Multiply every sample's weight: 0.99 at each step forgets what is older than some hundred steps."""
@@ -192,6 +321,7 @@ class Moments:
             gram=factor * self.gram,
             cross=factor * self.cross,
             target_sq=factor * self.target_sq,
+            cancelled=None if self.cancelled is None else self.cancelled.scaled(factor),
         )
 
     def rescaled(self, scales: Array) -> Moments:
@@ -201,13 +331,35 @@ class Moments:
             x_mean=self.x_mean / scales,
             gram=self.gram / (scales[:, None] * scales[None, :]),
             cross=self.cross / scales[:, None],
+            cancelled=None if self.cancelled is None else self.cancelled.rescaled(scales),
+        )
+
+    def moved_to(self, like: Array) -> Moments:
+        """Bring the arrays to the library and the device of another."""
+        return Moments(
+            self.weight,
+            move_to(self.x_mean, like),
+            move_to(self.y_mean, like),
+            move_to(self.gram, like),
+            move_to(self.cross, like),
+            move_to(self.target_sq, like),
+            None if self.cancelled is None else self.cancelled.moved_to(like),
         )
 
     def uncentred(self) -> Moments:
         """Move the origin back to zero: the moments that a model without intercept learns from."""
-        xp = array_namespace(self.gram)
+        xp, weight, cancelled = array_namespace(self.gram), self.weight, self.cancelled
+        if cancelled is not None:
+            # Products of means are as far off as the means are.
+            cancelled = Cancelled(
+                cancelled.x_squares + weight * self.x_mean**2 + cancelled.x_sums**2 / weight,
+                cancelled.y_squares + weight * self.y_mean**2 + cancelled.y_sums**2 / weight,
+                xp.zeros_like(self.x_mean),
+                xp.zeros_like(self.y_mean),
+            )
         return Moments(
-            weight=self.weight,
+            weight=weight,
+            cancelled=cancelled,
             x_mean=xp.zeros_like(self.x_mean),
             y_mean=xp.zeros_like(self.y_mean),
             gram=self.second_moment,
@@ -271,13 +423,14 @@ class Accumulator:
     cross: Array
     target_sq: Array
     single: bool = False  # whether products of features are found in single precision; all else is exact
+    begun_from: Moments | None = None  # those that it goes on from, if they are a difference
     # Memory that all blocks share: fresh pages for every block cost more than the arithmetic.
     _buffers: dict[str, Any] = field(default_factory=dict)
     _squares: dict[Any, Any] = field(default_factory=dict)
     _excess: list[Any] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, n_features: int, n_targets: int, like: Array | None = None) -> Accumulator:
+    def empty(cls, n_features: int, n_targets: int, like: Array | None = None, *, single: bool = False) -> Accumulator:
         """Begin with no sample."""
         xp: Any = np if like is None else array_namespace(like)
         # Double precision wherever the library and the device have it: sums of many small terms need it.
@@ -289,19 +442,39 @@ class Accumulator:
             gram=xp.zeros((n_features, n_features), **kind),
             cross=xp.zeros((n_features, n_targets), **kind),
             target_sq=xp.zeros(n_targets, **kind),
+            single=single,
         )
 
     @classmethod
     def thaw(cls, moments: Moments) -> Accumulator:
         """Go on from moments, which stay as they are."""
         gram = array_namespace(moments.gram).asarray(moments.gram, copy=True)
-        return cls(moments.weight, moments.x_mean, moments.y_mean, gram, moments.cross, moments.target_sq)
+        return cls(
+            moments.weight,
+            moments.x_mean,
+            moments.y_mean,
+            gram,
+            moments.cross,
+            moments.target_sq,
+            begun_from=None if moments.cancelled is None else moments,
+        )
 
     def freeze(self) -> Moments:
         """Return the moments of all that was added; nothing is to be added afterwards."""
         if self._excess:
             self._settle()
-        return Moments(self.weight, self.x_mean, self.y_mean, self.gram, self.cross, self.target_sq)
+        moments = Moments(self.weight, self.x_mean, self.y_mean, self.gram, self.cross, self.target_sq)
+        past = self.begun_from
+        if past is None or past.cancelled is None:
+            return moments
+        xp = array_namespace(self.gram)
+        added = Cancelled(
+            positive_part(xp.linalg.diagonal(self.gram) - xp.linalg.diagonal(past.gram)),
+            positive_part(self.target_sq - past.target_sq),
+            xp.abs(moments.sum_x - past.sum_x),
+            xp.abs(moments.sum_y - past.sum_y),
+        )
+        return replace(moments, cancelled=past.cancelled + added)
 
     def add(self, X: Array, y: Array, sample_weight: Array | None = None) -> Accumulator:
         """Add samples (n, ...), targets (n, K) and weights (n,)."""
@@ -407,27 +580,37 @@ class Accumulator:
         if is_numpy_array(rows):
             square = self._squares[rows.dtype] = np.matmul(rows.T, rows, out=self._squares.get(rows.dtype))
         else:
-            square = cuda.gram(rows) if is_on_gpu(rows) else rows.T @ rows
+            square = rows.T @ rows
         if sign > 0:
             self.gram += square
         else:
             self.gram -= square
 
 
-def _check_alike(own: Moments, other: Moments) -> None:
-    """Refuse moments of other samples, or of arrays that cannot be added to these."""
-    if own.cross.shape != other.cross.shape:
-        raise _different(own.cross.shape, other.cross.shape)
-    here, there = place(own.x_mean), place(other.x_mean)
-    if here != there:
+def _check_alike(first: Moments, second: Moments) -> None:
+    """Refuse moments of samples of another kind, or of arrays that cannot be added to the first ones."""
+    if first.cross.shape != second.cross.shape:
+        raise _different(first.cross.shape, second.cross.shape)
+    expected, got = place(first.x_mean), place(second.x_mean)
+    if expected != got:
         raise ValueError(
-            f"Expected moments in arrays of {here}, got some of {there}: move these, or merge the models, which does it."
+            f"Expected moments in arrays of {expected}, got some of {got}: move these, or merge the models, which does it."
         )
 
 
-def _different(known: tuple[int, int], found: tuple[int, int]) -> ValueError:
+def _check_noise(kind: str, noise: Array, spread: Array, mean_square: Array) -> None:
+    """Refuse a remainder whose spread is lost in rounding, unless next to the size of its numbers both are nothing."""
+    if bool(noise > _LARGEST_NOISE * spread) and bool(noise > _NO_VARIATION * mean_square):
+        share = float(noise) / float(spread) if float(spread) > 0 else math.inf
+        raise ValueError(
+            f"Expected {kind} to forget that leave digits of the others, got some so large that rounding is {share:.0e} of the "
+            "variance that is left: fit a new model to the samples that are left."
+        )
+
+
+def _different(expected: tuple[int, int], got: tuple[int, int]) -> ValueError:
     """Say that features and targets are not as many as they were."""
     return ValueError(
-        f"Expected moments of {known[0]} features and {known[1]} targets, got {found[0]} and {found[1]}: only summaries of "
+        f"Expected moments of {expected[0]} features and {expected[1]} targets, got {got[0]} and {got[1]}: only summaries of "
         "samples of one kind can be combined."
     )

@@ -2,7 +2,7 @@
 
 An atom is a norm of one linear view of a weight tensor: the singular values of an unfolding, the entries, the fibres of a
 mode. ``Overlap`` asks every term of the same W, ``Latent`` shares W out between its terms, ``Blocks`` gives each block of W
-a penalty of its own. The steps of ADMM and of Douglas-Rachford splitting live in these three and in no atom.
+a penalty of its own. The steps of ADMM live in these three and in no atom.
 
 Conventions
 -----------
@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Any, ClassVar, Protocol, Self
 
 from array_api_compat import device
@@ -30,7 +29,7 @@ from tracelearn.arrays.linalg import (
     spectral_norms,
     trace_norms,
 )
-from tracelearn.errors import InputError
+from tracelearn.errors import InputError, check_name_is_free, refuse
 
 __all__ = [
     "ATOMS",
@@ -50,6 +49,7 @@ __all__ = [
 ]
 
 ATOMS: dict[str, type[Atom]] = {}  # filled by the classes themselves
+_NAMES_OF_SUMS = ("overlapped", "latent", "scaled_latent")
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,7 @@ class Split:
 
     ``parts`` has shape (M, B, I1, ..., IN), one for each term; ``duals`` the same shape or, where all parts share one force,
     (1, B, I1, ..., IN). ``anchors`` are where the next iteration goes on from: for an overlap what the parts are
-    proximal points of, for a latent norm the parts, over-relaxed, for Douglas-Rachford splitting its state. ``Blocks`` holds
-    tuples of these.
+    proximal points of, for a latent norm the parts, over-relaxed. ``Blocks`` holds tuples of these.
     """
 
     parts: Any
@@ -68,10 +67,18 @@ class Split:
 
     def map(self, function: Callable[..., Array], *others: Split) -> Split:
         """Apply a function to every array, and to the same array of other splits."""
-        found = []
-        for own in zip(*map(attrgetter("parts", "duals", "anchors"), (self, *others)), strict=True):
-            found.append(tuple(map(function, *own)) if isinstance(own[0], tuple) else function(*own))
-        return Split(*found)
+        splits = (self, *others)
+
+        def mapped(values: Sequence[Any]) -> Any:
+            if isinstance(values[0], tuple):  # the blocks of each split
+                return tuple(function(*arrays) for arrays in zip(*values, strict=True))
+            return function(*values)
+
+        return Split(
+            parts=mapped([split.parts for split in splits]),
+            duals=mapped([split.duals for split in splits]),
+            anchors=mapped([split.anchors for split in splits]),
+        )
 
     def take(self, index: Array) -> Split:
         """Keep some tensors of the batch."""
@@ -113,9 +120,6 @@ class Penalty(Protocol):
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Measure how far W and its parts disagree, and how far the parts still move, both relative, (B,)."""
 
-    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
-        """Make a Douglas-Rachford step for ``curvature/2 |W - P|^2 + alpha norm(W)``; return point and state."""
-
     def tidy(self, W: Array, split: Split) -> Array:
         """Replace W by a tensor near it that has exactly the ranks and zeros that the split implies."""
 
@@ -151,6 +155,12 @@ class Atom:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "name" in vars(cls):  # a subclass that only inherits a name must not take it over
+            refuse(
+                cls.name in _NAMES_OF_SUMS,
+                f"Expected an atom with a name of its own, got {cls.name!r}, which is a sum of trace norms: choose another "
+                f"name for {cls.__qualname__}.",
+            )
+            check_name_is_free(ATOMS, cls, "an atom")
             ATOMS[cls.name] = cls
 
     def view(self, T: Array) -> Array:
@@ -207,10 +217,21 @@ class Nuclear(Atom):
         M = xp.matrix_transpose(M) if size > before * after else M
         return xp.reshape(xp.permute_dims(xp.reshape(M, (batch, size, before, after)), (0, 2, 1, 3)), shape)
 
-    norms = staticmethod(trace_norms)
-    dual_norms = staticmethod(spectral_norms)
-    prox = staticmethod(shrink)
-    restrict = staticmethod(project_columns)
+    def norms(self, M: Array) -> Array:
+        """Sum the singular values."""
+        return trace_norms(M)
+
+    def dual_norms(self, M: Array) -> Array:
+        """Find the largest singular value."""
+        return spectral_norms(M)
+
+    def prox(self, M: Array, threshold: Array) -> Array:
+        """Shrink the singular values."""
+        return shrink(M, threshold)
+
+    def restrict(self, M: Array, like: Array) -> Array:
+        """Project on the columns of others, which gives their ranks."""
+        return project_columns(M, like)
 
 
 @dataclass(frozen=True)
@@ -250,8 +271,8 @@ class GroupL2(Atom):
     def back(self, M: Array, shape: tuple[int, ...]) -> Array:
         """Put the slices back."""
         xp, axis = array_namespace(M), self.mode % (len(shape) - 1) + 1
-        rest = shape[1:axis] + shape[axis + 1 :]
-        return xp.moveaxis(xp.reshape(M, (shape[0], shape[axis], *rest)), 1, axis)
+        others = shape[1:axis] + shape[axis + 1 :]
+        return xp.moveaxis(xp.reshape(M, (shape[0], shape[axis], *others)), 1, axis)
 
     def _lengths(self, M: Array) -> Array:
         xp = array_namespace(M)
@@ -268,8 +289,8 @@ class GroupL2(Atom):
     def prox(self, M: Array, threshold: Array) -> Array:
         """Shorten every row."""
         xp, lengths = array_namespace(M), self._lengths(M)
-        left = positive_part(lengths - threshold[..., None])
-        return M * (left / xp.where(left > 0, lengths, xp.ones_like(lengths)))[..., None]
+        shortened = positive_part(lengths - threshold[..., None])
+        return M * (shortened / xp.where(shortened > 0, lengths, xp.ones_like(lengths)))[..., None]
 
 
 # --- sums of terms ----------------------------------------------------------------------------------------------------
@@ -285,58 +306,68 @@ class _Terms:
     def _weights(self, like: Array) -> Array:
         """Return the weight of every term in every problem, (M, B), as numbers like those of a batch (B, ...)."""
         xp = array_namespace(like)
-        zeros, found = xp.zeros(like.shape[0], dtype=like.dtype, device=device(like)), []
-        for weight, _ in self.terms:
-            found.append(zeros + weight)
-        return xp.stack(found)
+        zeros = xp.zeros(like.shape[0], dtype=like.dtype, device=device(like))
+        return xp.stack([zeros + weight for weight, _ in self.terms])
 
-    def _each(self, method: str, T: Array, level: Array | None = None) -> list[Array]:
-        """Call a method of every atom with the view of its own tensor of T (M, B, ...), or all with that of T (1, B, ...).
+    def _norms(self, T: Array) -> Array:
+        """Evaluate every atom at its own tensor of T (M, B, ...), or all of them at that of T (1, B, ...): (M, B)."""
+        return self._for_each_atom(T, lambda atom, views, terms: atom.norms(views))
 
-        With a ``level`` (B,) they are proximal points, with thresholds ``level`` times weights, and come back as tensors.
+    def _dual_norms(self, T: Array) -> Array:
+        """Evaluate every dual norm at its own tensor of T (M, B, ...), or all of them at that of T (1, B, ...): (M, B)."""
+        return self._for_each_atom(T, lambda atom, views, terms: atom.dual_norms(views))
+
+    def _prox(self, T: Array, level: Array) -> Array:
+        """Find the proximal point of every atom at its own tensor of T (M, B, ...), with threshold ``level`` times weight."""
+        xp, weights, shape = array_namespace(T), self._weights(T[0, ...]), tuple(T.shape[1:])
+
+        def shrunk(atom: Atom, views: Array, terms: list[int]) -> list[Array]:
+            thresholds = xp.stack([weights[m, :] * level for m in terms])
+            points = atom.prox(views, thresholds)
+            return [self.terms[m][1].back(points[place, ...], shape) for place, m in enumerate(terms)]
+
+        return self._for_each_atom(T, shrunk)
+
+    def _for_each_atom(self, T: Array, evaluate: Callable[[Atom, Array, list[int]], Any]) -> Array:
+        """Evaluate a function of an atom, of the stacked views of terms (M', B, m, q), and of which terms these are.
+
         Atoms that differ in their mode alone are called together where they see matrices of one size: a small decomposition is
         mostly overhead, on a GPU about a millisecond of it, and a cube has its modes done at once.
         """
-        xp, (weights, atoms) = array_namespace(T), zip(*self.terms, strict=True)
-        found: list[Array] = [None] * len(atoms)
+        xp = array_namespace(T)
         views: list[Array] = []
         groups: dict[Any, list[int]] = {}
-        for m, atom in enumerate(atoms):
+        for m, (_, atom) in enumerate(self.terms):
             views.append(atom.view(T[m if T.shape[0] > 1 else 0, ...]))
             kind = type(atom) if vars(atom).keys() == {"mode"} else atom
             groups.setdefault((kind, tuple(views[m].shape)), []).append(m)
-        for group in groups.values():
-            own: list[Array] = []
-            thresholds: list[Array] = []
-            for m in group:
-                own.append(views[m])
-                thresholds.append(None if level is None else weights[m] * level)
-            alone = len(group) == 1  # stacking one matrix costs as much as unfolding it
-            more = () if level is None else (thresholds[0][None, ...] if alone else xp.stack(thresholds),)
-            results = getattr(atoms[group[0]], method)(own[0][None, ...] if alone else xp.stack(own), *more)
-            for place, m in enumerate(group):
-                result = results[place, ...]
-                found[m] = result if level is None else atoms[m].back(result, tuple(T.shape[1:]))
-        return found
+        of_term: dict[int, Array] = {}
+        for terms in groups.values():
+            # Stacking one matrix costs as much as unfolding it.
+            stack = views[terms[0]][None, ...] if len(terms) == 1 else xp.stack([views[m] for m in terms])
+            results = evaluate(self.terms[terms[0]][1], stack, terms)
+            for place, m in enumerate(terms):
+                of_term[m] = results[place] if isinstance(results, list) else results[place, ...]
+        return xp.stack([of_term[m] for m in range(len(self.terms))])
 
     def bound_to(self, shape: tuple[int, ...]) -> Self:
         """Check modes and weights, leave terms without weight out, and merge equal ones: one has a closed proximal point."""
-        merged: dict[Atom, Any] = {}
+        weight_of: dict[Atom, Any] = {}
         for weight, atom in self.terms:
             if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
                 raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
-            same: Any = atom
-            if hasattr(same, "mode"):
-                if not -len(shape) <= same.mode < len(shape):
+            bound: Any = atom
+            if hasattr(bound, "mode"):
+                if not -len(shape) <= bound.mode < len(shape):
                     raise ValueError(
                         f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
                     )
-                same = replace(same, mode=0 if len(shape) == 2 and atom.is_transposable else same.mode % len(shape))
+                bound = replace(bound, mode=0 if len(shape) == 2 and atom.is_transposable else bound.mode % len(shape))
             if weight:
-                merged[same] = self._merge(merged[same], weight) if same in merged else weight
-        if not merged:
+                weight_of[bound] = self._merge(weight_of[bound], weight) if bound in weight_of else weight
+        if not weight_of:
             raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
-        return replace(self, terms=tuple(zip(merged.values(), merged, strict=True)))
+        return replace(self, terms=tuple((weight, atom) for atom, weight in weight_of.items()))
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Sum the forces of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
@@ -349,13 +380,9 @@ class _Terms:
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Compare W with its parts, and the parts with those before, of which each has an equal share of ``rho``."""
-        xp, axes, found = array_namespace(W), (0, *range(2, after.parts.ndim)), []
-        for change, size in ((W - after.parts, after.parts), (after.parts - before.parts, after.duals)):
-            own, other = xp.sqrt(xp.sum(change**2, axis=axes)), xp.sqrt(xp.sum(size**2, axis=axes))
-            # Where there is no size there is nothing to compare with, and the change alone would depend on the units.
-            known = xp.where(other > 0, other, xp.ones_like(other))
-            found.append(xp.where(other > 0, own / known, xp.zeros_like(own)))
-        return found[0], rho / len(self.terms) * found[1]
+        disagreement = _relative_length(W - after.parts, after.parts)
+        motion = _relative_length(after.parts - before.parts, after.duals)
+        return disagreement, rho / len(self.terms) * motion
 
     @property
     def is_invariant(self) -> bool:
@@ -368,11 +395,21 @@ class _Terms:
         return replace(self, terms=tuple(terms))
 
     def __add__(self, other: Atom | _Terms) -> Self:
-        more = (1.0 * other).terms if isinstance(other, Atom) else other.terms
-        return replace(self, terms=self.terms + more)
+        other_terms = (1.0 * other).terms if isinstance(other, Atom) else other.terms
+        return replace(self, terms=self.terms + other_terms)
 
     def __rmul__(self, weight: float) -> Self:
         return replace(self, terms=tuple((float(weight) * w, atom) for w, atom in self.terms))
+
+
+def _relative_length(change: Array, size: Array) -> Array:
+    """Compare the lengths of changes (M, B, ...) with those of sizes, over all terms: (B,)."""
+    xp, axes = array_namespace(change), (0, *range(2, change.ndim))
+    change_length = xp.sqrt(xp.sum(change**2, axis=axes))
+    length = xp.sqrt(xp.sum(size**2, axis=axes))
+    # Where there is no size there is nothing to compare with, and the change alone would depend on the units.
+    ratio = change_length / xp.where(length > 0, length, xp.ones_like(length))
+    return xp.where(length > 0, ratio, xp.zeros_like(ratio))
 
 
 @dataclass(frozen=True)
@@ -382,7 +419,7 @@ class Overlap(_Terms):
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Evaluate the norm; the split is not needed."""
         xp = array_namespace(W)
-        return xp.sum(self._weights(W) * xp.stack(self._each("norms", W[None, ...])), axis=0)
+        return xp.sum(self._weights(W) * self._norms(W[None, ...]), axis=0)
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
         """Bound the smallest ``s`` for which G is a sum of parts whose dual norms are at most ``s theta_m``.
@@ -394,14 +431,14 @@ class Overlap(_Terms):
         xp, weights = array_namespace(G), self._weights(G)
         slack = error / xp.max(weights, axis=0)
         if split is None:
-            norms = xp.stack(self._each("dual_norms", G[None, ...]))
+            norms = self._dual_norms(G[None, ...])
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
             tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * (1.0 + xp.max(weights) * len(self.terms))
             bound = 1.0 / xp.sum(weights / xp.maximum(norms, tiny), axis=0)
             return slack + xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
         active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
-        norms = xp.stack(self._each("dual_norms", split.duals + shares * (G - xp.sum(split.duals, axis=0))))
+        norms = self._dual_norms(split.duals + shares * (G - xp.sum(split.duals, axis=0)))
         return slack + xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
 
     @property
@@ -429,27 +466,10 @@ class Overlap(_Terms):
         anchors = split.duals / level
         anchors += (1.0 - relax) * split.parts
         anchors += relax * W
-        parts = array_namespace(W).stack(self._each("prox", anchors, alpha / rho))
+        parts = self._prox(anchors, alpha / rho)
         duals = anchors - parts
         duals *= level
         return Split(parts, duals, anchors)
-
-    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
-        """Step in the product space of the paper's Eq. 16: the quadratic term is one component more.
-
-        Erratum: the proximal map of the indicator averages all components; the paper's sum leaves the first one out.
-        """
-        xp = array_namespace(P)
-        state = split.anchors
-        if state.shape[0] == len(self.terms):  # a split from elsewhere
-            state = xp.concat([P[None, ...], state])
-        mean = xp.mean(state, axis=0)
-        mirror = 2.0 * mean - state
-        anchored = (curvature * P + mirror[0, ...] / step) / (curvature + 1.0 / step)  # Eq. 19
-        parts = xp.stack(self._each("prox", mirror[1:, ...], step * alpha))  # Eq. 20
-        duals = (mirror[1:, ...] - parts) / step
-        state = state + xp.concat([anchored[None, ...], parts]) - mean  # Eq. 22 and 23
-        return mean, Split(parts, duals, state)
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Give W the structure of each part, term after term."""
@@ -474,16 +494,16 @@ class Latent(_Terms):
         """Bound the norm from above by the split, its rest spread evenly; without one, by the best single term."""
         xp = array_namespace(W)
         weights = self._weights(W)
-        best = xp.min(weights * xp.stack(self._each("norms", W[None, ...])), axis=0)
+        best = xp.min(weights * self._norms(W[None, ...]), axis=0)
         if split is None:
             return best
-        rest = (W - xp.sum(split.parts, axis=0)) / len(self.terms)
-        return xp.minimum(best, xp.sum(weights * xp.stack(self._each("norms", split.parts + rest)), axis=0))
+        remainder = (W - xp.sum(split.parts, axis=0)) / len(self.terms)
+        return xp.minimum(best, xp.sum(weights * self._norms(split.parts + remainder), axis=0))
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
         """Evaluate the largest dual norm over weight, exactly; the smallest weight is that of the error."""
         xp, weights = array_namespace(G), self._weights(G)
-        norms = xp.stack(self._each("dual_norms", G[None, ...]))
+        norms = self._dual_norms(G[None, ...])
         return xp.max(norms / weights, axis=0) + error / xp.min(weights, axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
@@ -514,7 +534,7 @@ class Latent(_Terms):
         level = xp.reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         excess = (xp.sum(split.anchors, axis=0) - W)[None, ...] / count
         duals, copies = split.duals + level * excess, split.anchors - excess
-        parts = xp.stack(self._each("prox", copies - duals / level, alpha / rho))
+        parts = self._prox(copies - duals / level, alpha / rho)
         return Split(parts, duals, relax * parts + (1.0 - relax) * copies)
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
@@ -522,15 +542,6 @@ class Latent(_Terms):
         count = len(self.terms)
         copies = before.anchors - (array_namespace(W).sum(before.anchors, axis=0) - W)[None, ...] / count
         return super().residuals(before, after, copies, count**1.5 * rho)  # all parts share one force
-
-    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
-        """Step on the parts themselves: one proximal map couples them through their sum, the other shrinks them."""
-        xp = array_namespace(P)
-        state, count, stiffness = split.anchors, len(self.terms), step * curvature
-        force = stiffness / (1.0 + count * stiffness) * (P - xp.sum(state, axis=0))
-        coupled = state + force[None, ...]
-        parts = xp.stack(self._each("prox", 2.0 * coupled - state, step * alpha))
-        return xp.sum(coupled, axis=0), Split(parts, -force[None, ...] / step, state + parts - coupled)
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Return the sum of the parts: each has exact structure, and all are zero where W is."""
@@ -546,83 +557,100 @@ class Blocks:
 
     def bound_to(self, shape: tuple[int, ...]) -> Blocks:
         """Check the sizes, and bind each block's penalty to its shape."""
-        if sum(math.prod(own) for own in self.shapes) != math.prod(shape):
+        if sum(math.prod(block) for block in self.shapes) != math.prod(shape):
             raise ValueError(f"Expected blocks of {math.prod(shape)} weights in all, got shapes {self.shapes}.")
-        return Blocks(self.shapes, tuple(p.bound_to(own) for p, own in zip(self.penalties, self.shapes, strict=True)))
+        pairs = zip(self.penalties, self.shapes, strict=True)
+        return Blocks(self.shapes, tuple(penalty.bound_to(block) for penalty, block in pairs))
 
     def blocks(self, W: Array) -> list[Array]:
         """Cut a batch (B, p) into the tensors of its blocks."""
-        xp, found, first = array_namespace(W), [], 0
+        xp, blocks, first = array_namespace(W), [], 0
         flat = xp.reshape(W, (W.shape[0], -1))
         for shape in self.shapes:
             size = math.prod(shape)
-            found.append(xp.reshape(flat[:, first : first + size], (-1, *shape)))
+            blocks.append(xp.reshape(flat[:, first : first + size], (-1, *shape)))
             first += size
-        return found
+        return blocks
 
     def _joined(self, blocks: Sequence[Array]) -> Array:
         """Lay blocks side by side, flat."""
         xp = array_namespace(blocks[0])
         return xp.concat([xp.reshape(block, (block.shape[0], -1)) for block in blocks], axis=1)
 
-    def _each(self, method: str, *given: Any) -> list[Any]:
-        """Call a method of every penalty with what its block has of splits and tensors, and with all else as it is."""
-        own = [self._own(value) for value in given]
-        return [getattr(penalty, method)(*values) for penalty, *values in zip(self.penalties, *own, strict=True)]
+    def _apart(self, split: Split | None) -> list[Split | None]:
+        """List the splits of the blocks."""
+        if split is None:
+            return [None] * len(self.penalties)
+        return [
+            Split(parts, duals, anchors)
+            for parts, duals, anchors in zip(split.parts, split.duals, split.anchors, strict=True)
+        ]
 
-    def _own(self, value: Any) -> list[Any]:
-        """Take the split of all blocks, or a batch of tensors, apart; numbers (B,) are the same for every block."""
-        if isinstance(value, Split):
-            return list(map(Split, value.parts, value.duals, value.anchors))
-        return self.blocks(value) if getattr(value, "ndim", 0) > 1 else [value] * len(self.penalties)
+    def _together(self, splits: Sequence[Split]) -> Split:
+        """Hold the splits of the blocks as one."""
+        return Split(
+            parts=tuple(split.parts for split in splits),
+            duals=tuple(split.duals for split in splits),
+            anchors=tuple(split.anchors for split in splits),
+        )
 
-    def _gathered(self, splits: Sequence[Split]) -> Split:
-        return Split(*zip(*map(attrgetter("parts", "duals", "anchors"), splits), strict=True))
+    def _with_blocks(self, W: Array, split: Split | None = None) -> Iterator[tuple[Any, Array, Any]]:
+        """Go through the blocks: the penalty of each, its tensors and its split."""
+        return zip(self.penalties, self.blocks(W), self._apart(split), strict=True)
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Sum over the blocks."""
-        return sum(self._each("value", W, split))
+        return sum(penalty.value(block, its_split) for penalty, block, its_split in self._with_blocks(W, split))
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
         """Take the largest over the blocks; all of the error may be in any of them."""
         xp = array_namespace(G)
-        return xp.max(xp.stack(self._each("dual_norm", G, split, error)), axis=0)
+        norms = [
+            penalty.dual_norm(block, its_split, error) for penalty, block, its_split in self._with_blocks(G, split)
+        ]
+        return xp.max(xp.stack(norms), axis=0)
 
     def force(self, shape: tuple[int, ...]) -> float:
         """Combine the forces on the blocks, a third of them: all of them take half as many iterations more (measured)."""
-        return 0.35 * math.hypot(*(p.force(own) for p, own in zip(self.penalties, self.shapes, strict=True)))
+        forces = [penalty.force(block) for penalty, block in zip(self.penalties, self.shapes, strict=True)]
+        return 0.35 * math.hypot(*forces)
 
     @property
     def stiffness(self) -> float:
         """The largest of the blocks."""
-        return max(p.stiffness for p in self.penalties)
+        return max(penalty.stiffness for penalty in self.penalties)
 
     def start(self, W: Array) -> Split:
         """Start every block."""
-        return self._gathered(self._each("start", W))
+        return self._together([penalty.start(block) for penalty, block, _ in self._with_blocks(W)])
 
     def pull(self, split: Split, rho: Array) -> Array:
         """Pull every block."""
-        return self._joined(self._each("pull", split, rho))
+        pairs: Any = zip(self.penalties, self._apart(split), strict=True)
+        return self._joined([penalty.pull(its_split, rho) for penalty, its_split in pairs])
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Advance every block."""
-        return self._gathered(self._each("push", split, W, alpha, rho, relax))
+        blocks = self._with_blocks(W, split)
+        return self._together(
+            [penalty.push(its_split, block, alpha, rho, relax) for penalty, block, its_split in blocks]
+        )
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Take the largest over the blocks."""
-        xp, found = array_namespace(W), self._each("residuals", before, after, W, rho)
-        primal, dual = (xp.max(xp.stack(own), axis=0) for own in zip(*found, strict=True))
-        return primal, dual
-
-    def reflect(self, split: Split, P: Array, alpha: Array, curvature: float, step: float) -> tuple[Array, Split]:
-        """Step in every block."""
-        points, splits = zip(*self._each("reflect", split, P, alpha, curvature, step), strict=True)
-        return array_namespace(P).reshape(self._joined(points), P.shape), self._gathered(splits)
+        xp, disagreements, motions = array_namespace(W), [], []
+        for (penalty, block, its_split), split_before in zip(
+            self._with_blocks(W, after), self._apart(before), strict=True
+        ):
+            disagreement, motion = penalty.residuals(split_before, its_split, block, rho)
+            disagreements.append(disagreement)
+            motions.append(motion)
+        return xp.max(xp.stack(disagreements), axis=0), xp.max(xp.stack(motions), axis=0)
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Tidy every block."""
-        return array_namespace(W).reshape(self._joined(self._each("tidy", W, split)), W.shape)
+        tidied = [penalty.tidy(block, its_split) for penalty, block, its_split in self._with_blocks(W, split)]
+        return array_namespace(W).reshape(self._joined(tidied), W.shape)
 
     @property
     def is_invariant(self) -> bool:
@@ -631,7 +659,7 @@ class Blocks:
 
     def take(self, problems: Array) -> Blocks:
         """Keep some problems."""
-        return replace(self, penalties=tuple(p.take(problems) for p in self.penalties))
+        return replace(self, penalties=tuple(penalty.take(problems) for penalty in self.penalties))
 
 
 # --- what users type --------------------------------------------------------------------------------------------------
@@ -645,12 +673,12 @@ PENALTIES: dict[str, tuple[type[Overlap | Latent], bool]] = {
 }
 
 
-def is_overlapped(given: Any) -> bool:
+def is_overlapped(penalty: Any) -> bool:
     """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
-    return isinstance(given, str) and given in PENALTIES and PENALTIES[given][0] is Overlap
+    return isinstance(penalty, str) and penalty in PENALTIES and PENALTIES[penalty][0] is Overlap
 
 
-def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:
+def as_penalty(penalty: Any, shape: tuple[int, ...], mode_weights: Sequence[float] | None = None) -> Any:
     """Make a penalty for weights of a shape from its name, from an atom, or from a sum of terms.
 
     "overlapped" is the sum of the trace norms of all unfoldings, each by default with weight 1/N (the paper's Eq. 2): low rank in
@@ -666,32 +694,43 @@ def as_penalty(given: Any, shape: tuple[int, ...], mode_weights: Sequence[float]
     >>> as_penalty(0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1(), (3, 4)).terms
     ((1.0, Nuclear(mode=0)), (0.1, L1()))
     """
-    if isinstance(given, str) and given in PENALTIES:
-        (kind, is_scaled), order, terms = PENALTIES[given], len(shape), []
-        even = [1.0 / order if kind is Overlap else 1.0] * order
-        try:
-            weights = even if mode_weights is None else list(map(float, mode_weights))
-        except (TypeError, ValueError):
-            raise InputError(
-                f"Expected mode_weights to be a sequence of numbers, got {mode_weights!r}: give one for each mode."
-            ) from None
-        if len(weights) != order:
-            raise ValueError(
-                f"Expected {len(shape)} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
-            )
+    if isinstance(penalty, str) and penalty in PENALTIES:
+        kind, is_scaled = PENALTIES[penalty]
+        weights = _read_mode_weights(mode_weights, kind, shape)
+        terms = []
         for mode, (weight, size) in enumerate(zip(weights, shape, strict=True)):
             terms.append((weight / math.sqrt(size) if is_scaled else weight, Nuclear(mode)))
         return kind(tuple(terms)).bound_to(shape)
     if mode_weights is not None:
         raise ValueError(
-            f"Expected mode_weights=None with penalty={given!r}, got {tuple(mode_weights)}: weigh the terms themselves."
+            f"Expected mode_weights=None with penalty={penalty!r}, got {tuple(mode_weights)}: weigh the terms themselves."
         )
-    found = ATOMS[given]() if isinstance(given, str) and given in ATOMS else given
-    found = 1.0 * found if isinstance(found, Atom) else found
-    if not hasattr(found, "bound_to"):
-        names = ", ".join(map(repr, (*PENALTIES, *ATOMS)))
-        raise ValueError(f"Expected a penalty among {names}, or a sum of atoms, got {given!r}: choose one of these.")
-    return found.bound_to(shape)
+    total = ATOMS[penalty]() if isinstance(penalty, str) and penalty in ATOMS else penalty
+    total = 1.0 * total if isinstance(total, Atom) else total
+    if not hasattr(total, "bound_to"):
+        names = ", ".join(repr(name) for name in (*PENALTIES, *ATOMS))
+        raise ValueError(f"Expected a penalty among {names}, or a sum of atoms, got {penalty!r}: choose one of these.")
+    return total.bound_to(shape)
+
+
+def _read_mode_weights(
+    mode_weights: Sequence[float] | None, kind: type[Overlap | Latent], shape: tuple[int, ...]
+) -> list[float]:
+    """Check the weights of the modes of a sum of trace norms; by default they are equal."""
+    order = len(shape)
+    if mode_weights is None:
+        return [1.0 / order if kind is Overlap else 1.0] * order
+    try:
+        weights = [float(weight) for weight in mode_weights]
+    except (TypeError, ValueError):
+        raise InputError(
+            f"Expected mode_weights to be a sequence of numbers, got {mode_weights!r}: give one for each mode."
+        ) from None
+    if len(weights) != order:
+        raise ValueError(
+            f"Expected {order} mode weights for weights of shape {shape}, got {len(weights)}: give one for each mode."
+        )
+    return weights
 
 
 def tensor_trace_norm(W: Array, mode_weights: Sequence[float] | None = None) -> float:

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import registry
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor, losses
+from tracelearn import losses
+from tracelearn.fitting import loss_named
 from tracelearn.losses import LOSSES, Loss
+from tracelearn.samples.targets import loss_for
 
 every_loss = pytest.mark.parametrize("name", LOSSES)
 
 
 def loss_of(given, classes=False, n_targets=1):
-    return (TraceNormClassifier if classes else TraceNormRegressor)(loss=given)._loss(n_targets)
+    return loss_for(loss_named(given, for_classes=classes), n_targets)
 
 
 K = 3
@@ -255,8 +257,8 @@ def test_probabilities_are_those_of_the_loss(name, rng):
     logs = loss.log_probabilities(z)
     np.testing.assert_allclose(np.exp(logs).sum(axis=1), 1.0)
     np.testing.assert_allclose(-logs[:, 1], losses.Multinomial().value(np.eye(3)[np.ones(20, int)], z)[:, 0])
-    two = losses.Logistic().log_probabilities(z[:, :1])
-    np.testing.assert_allclose(-two[:, 1], losses.Logistic().value(np.ones((20, 1)), z[:, :1])[:, 0])
+    two = losses.LogLoss().log_probabilities(z[:, :1])
+    np.testing.assert_allclose(-two[:, 1], losses.LogLoss().value(np.ones((20, 1)), z[:, :1])[:, 0])
 
 
 def test_poisson_is_half_the_deviance_and_predicts_means(rng):

@@ -25,7 +25,7 @@ from tracelearn.penalties import (
     Split,
     as_penalty,
 )
-from tracelearn.solvers.apg import PROXES
+from tracelearn.solvers.apg import prox_adm
 
 SHAPES = [(5,), (3, 4), (4, 3, 2), (3, 3, 3), (7, 2, 2), (2, 3, 2, 2)]
 WEIGHTS = registry.MODE_WEIGHTS
@@ -33,7 +33,6 @@ CASES = registry.penalties(SHAPES)
 FEWER = registry.penalties(SHAPES, [None])  # for what takes long
 every_case = pytest.mark.parametrize(("penalty", "shape"), CASES.values(), ids=CASES)
 most_cases = pytest.mark.parametrize(("penalty", "shape"), FEWER.values(), ids=FEWER)
-every_prox = pytest.mark.parametrize("method", PROXES)
 
 
 def make(name, shape, weighted=False):
@@ -62,9 +61,9 @@ def with_duals(split, change):
     return Split(split.parts, duals, split.anchors)
 
 
-def proximal(penalty, method, V, step, split=None):
+def proximal(penalty, V, step, split=None):
     """Find the proximal point of ``step`` times the norm, to rounding or nearly so."""
-    return PROXES[method](
+    return prox_adm(
         penalty, V, np.broadcast_to(np.asarray(step, float), V.shape[:1]), 1.0, split, tol=1e-12, max_iter=2000
     )
 
@@ -79,11 +78,10 @@ def turned(V, Q, mode):
 
 
 @every_case
-@every_prox
-def test_the_proximal_point_satisfies_the_three_point_inequality(rng, method, penalty, shape):
+def test_the_proximal_point_satisfies_the_three_point_inequality(rng, penalty, shape):
     V = rng.standard_normal((3, *shape)) * np.array([1.0, 3.0, 0.3]).reshape(-1, *(1,) * len(shape))
     step = 0.3 * penalty.dual_norm(V)
-    W, split = proximal(penalty, method, V, step)
+    W, split = proximal(penalty, V, step)
     assert np.all(dot(W, W) > 0)
     at = step * penalty.value(W, split) + dot(W - V, W - V) / 2
     slack = 1e-8 * (1 + dot(V, V))
@@ -98,11 +96,10 @@ def test_the_proximal_point_satisfies_the_three_point_inequality(rng, method, pe
 
 
 @every_case
-@every_prox
-def test_what_the_proximal_point_leaves_over_proves_that_it_is_one(rng, method, penalty, shape):
+def test_what_the_proximal_point_leaves_over_proves_that_it_is_one(rng, penalty, shape):
     V = rng.standard_normal((2, *shape))
     step = 0.4 * penalty.dual_norm(V)
-    W, split = proximal(penalty, method, V, step)
+    W, split = proximal(penalty, V, step)
     np.testing.assert_allclose(penalty.dual_norm(V - W, split), step, rtol=1e-6)
     np.testing.assert_allclose(dot(V - W, W), step * penalty.value(W, split), rtol=1e-6)
 
@@ -123,7 +120,7 @@ def test_the_norm_is_positively_homogeneous(rng, penalty, shape):
 @every_case
 def test_the_norm_satisfies_the_triangle_inequality(rng, penalty, shape):
     A, B = rng.standard_normal((2, 4, *shape))
-    one, other = (proximal(penalty, "adm", P, 0.0)[1] for P in (A, B))
+    one, other = (proximal(penalty, P, 0.0)[1] for P in (A, B))
     both = with_parts(one, lambda a, b: a + b, other)
     assert np.all(penalty.value(A + B, both) <= penalty.value(A, one) + penalty.value(B, other) + 1e-9)
 
@@ -141,68 +138,61 @@ def test_the_dual_norm_bounds_the_inner_product(rng, penalty, shape):
 
 
 @most_cases
-@every_prox
-def test_the_proximal_map_brings_no_two_points_apart(rng, method, penalty, shape):
+def test_the_proximal_map_brings_no_two_points_apart(rng, penalty, shape):
     A = rng.standard_normal((3, *shape))
     B = A + np.array([1.0, 0.1, 0.01]).reshape(-1, *(1,) * len(shape)) * rng.standard_normal(A.shape)
     step = 0.3 * penalty.dual_norm(A)
-    near, far = proximal(penalty, method, A, step)[0], proximal(penalty, method, B, step)[0]
+    near, far = proximal(penalty, A, step)[0], proximal(penalty, B, step)[0]
     assert np.all(dot(near - far, near - far) <= dot(A - B, A - B) * (1 + 1e-9))
 
 
 @most_cases
-@every_prox
-def test_the_proximal_point_is_zero_only_where_the_step_reaches_the_dual_norm(rng, method, penalty, shape):
+def test_the_proximal_point_is_zero_only_where_the_step_reaches_the_dual_norm(rng, penalty, shape):
     V = rng.standard_normal((3, *shape))
     level = penalty.dual_norm(V)
-    W, _ = proximal(penalty, method, V, 1.001 * level)
+    W, _ = proximal(penalty, V, 1.001 * level)
     assert np.abs(W).max() < 1e-8
     # The bound of a sum of terms is not tight; <V, V> / N(V) is below every dual norm.
     tight = registry.is_tight(penalty)
-    W, _ = proximal(penalty, method, V, 0.99 * (level if tight else dot(V, V) / penalty.value(V)))
+    W, _ = proximal(penalty, V, 0.99 * (level if tight else dot(V, V) / penalty.value(V)))
     assert np.all(np.sqrt(dot(W, W)) > 1e-4)
 
 
 @pytest.mark.parametrize("name", PENALTIES)
 @pytest.mark.parametrize("shape", SHAPES)
-@every_prox
-def test_an_orthogonal_change_of_basis_in_a_mode_commutes_with_everything(rng, method, name, shape):
+def test_an_orthogonal_change_of_basis_in_a_mode_commutes_with_everything(rng, name, shape):
     penalty = make(name, shape, weighted=len(shape) > 2)
     V = rng.standard_normal((1, *shape))
     step = 0.3 * penalty.dual_norm(V)
-    W, _ = proximal(penalty, method, V, step)
+    W, _ = proximal(penalty, V, step)
     T, expected = V, W
     for mode, size in enumerate(shape):
         Q = np.linalg.qr(rng.standard_normal((size, size)))[0]
         T, expected = turned(T, Q, mode), turned(expected, Q, mode)
         np.testing.assert_allclose(penalty.value(T), penalty.value(V))
         np.testing.assert_allclose(penalty.dual_norm(T), penalty.dual_norm(V))
-    np.testing.assert_allclose(proximal(penalty, method, T, step)[0], expected, atol=1e-7)
+    np.testing.assert_allclose(proximal(penalty, T, step)[0], expected, atol=1e-7)
 
 
 @most_cases
-@every_prox
-def test_tensors_of_a_batch_do_not_see_each_other(rng, method, penalty, shape):
+def test_tensors_of_a_batch_do_not_see_each_other(rng, penalty, shape):
     V = rng.standard_normal((3, *shape))
     step = np.array([0.5, 0.3, 0.7]) * penalty.dual_norm(V)
-    together, _ = proximal(penalty, method, V, step)
-    alone = np.concatenate([proximal(penalty, method, V[b : b + 1], step[b : b + 1])[0] for b in range(3)])
+    together, _ = proximal(penalty, V, step)
+    alone = np.concatenate([proximal(penalty, V[b : b + 1], step[b : b + 1])[0] for b in range(3)])
     np.testing.assert_allclose(together, alone, atol=1e-8)
 
 
 @most_cases
 def test_every_array_library_gives_numpys_proximal_point(rng, xp, penalty, shape):
     V, step = rng.standard_normal((2, *shape)), np.array([0.2, 0.4])
-    for method in PROXES.values():
-        expected, split = method(penalty, V, step, 1.0, max_iter=20)
-        found, evidence = method(penalty, xp.asarray(V), xp.asarray(step), 1.0, max_iter=20)
-        assert type(found) is type(xp.asarray(V))
-        np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
-        np.testing.assert_allclose(
-            np.asarray(penalty.value(found, evidence)), penalty.value(expected, split), rtol=1e-10
-        )
-        rest = penalty.dual_norm(xp.asarray(V) - found, evidence)
-        np.testing.assert_allclose(np.asarray(rest), penalty.dual_norm(V - expected, split), rtol=1e-9)
+    expected, split = prox_adm(penalty, V, step, 1.0, max_iter=20)
+    found, evidence = prox_adm(penalty, xp.asarray(V), xp.asarray(step), 1.0, max_iter=20)
+    assert type(found) is type(xp.asarray(V))
+    np.testing.assert_allclose(np.asarray(found), expected, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(penalty.value(found, evidence)), penalty.value(expected, split), rtol=1e-10)
+    rest = penalty.dual_norm(xp.asarray(V) - found, evidence)
+    np.testing.assert_allclose(np.asarray(rest), penalty.dual_norm(V - expected, split), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["overlapped", "latent"])
@@ -212,10 +202,7 @@ def test_at_order_2_it_is_the_trace_norm_of_a_matrix(rng, name, shape):
     U, s, Vt = np.linalg.svd(V, full_matrices=False)
     assert penalty.value(V[None])[0] == pytest.approx(s.sum())
     assert penalty.dual_norm(V[None])[0] == pytest.approx(s[0])
-    for method in PROXES:
-        np.testing.assert_allclose(
-            proximal(penalty, method, V[None], 0.7)[0][0], (U * np.maximum(s - 0.7, 0)) @ Vt, atol=1e-9
-        )
+    np.testing.assert_allclose(proximal(penalty, V[None], 0.7)[0][0], (U * np.maximum(s - 0.7, 0)) @ Vt, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["overlapped", "latent"])
@@ -224,8 +211,7 @@ def test_at_order_1_it_is_the_length_of_a_vector(rng, name):
     length = np.linalg.norm(v)
     assert penalty.value(v[None])[0] == pytest.approx(length)
     assert penalty.dual_norm(v[None])[0] == pytest.approx(length)
-    for method in PROXES:
-        np.testing.assert_allclose(proximal(penalty, method, v[None], 0.7)[0][0], (1 - 0.7 / length) * v, atol=1e-9)
+    np.testing.assert_allclose(proximal(penalty, v[None], 0.7)[0][0], (1 - 0.7 / length) * v, atol=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -263,8 +249,8 @@ def test_the_scaled_latent_norm_is_the_latent_norm_with_weights_over_the_roots_o
     if len(shape) > 2:  # a matrix has one term, the cheapest
         assert weights_of(as_penalty("scaled_latent", shape)) == pytest.approx(1 / np.sqrt(shape))
     V = rng.standard_normal((1, *shape))
-    found, _ = proximal(as_penalty("scaled_latent", shape, weights), "adm", V, 0.2)
-    np.testing.assert_allclose(found, proximal(same, "adm", V, 0.2)[0], atol=1e-10)
+    found, _ = proximal(as_penalty("scaled_latent", shape, weights), V, 0.2)
+    np.testing.assert_allclose(found, proximal(same, V, 0.2)[0], atol=1e-10)
 
 
 def test_a_latent_norm_is_at_most_the_trace_norm_of_any_single_mode_and_of_any_split(rng):
@@ -279,21 +265,19 @@ def test_a_latent_norm_is_at_most_the_trace_norm_of_any_single_mode_and_of_any_s
     assert penalty.value(low.sum(axis=0), Split(low, low[:1], low))[0] <= 3.0 + 1e-12
 
 
-@pytest.mark.parametrize("method", PROXES)
 @pytest.mark.parametrize("free", [0, 1, 2])
-def test_a_mode_weight_of_zero_leaves_that_mode_free(rng, method, free):
+def test_a_mode_weight_of_zero_leaves_that_mode_free(rng, free):
     shape, weights = (4, 3, 2), tuple(0.0 if mode == free else 0.5 for mode in range(3))
     penalty, V = as_penalty("overlapped", shape, weights), rng.standard_normal((1, 4, 3, 2))
     assert penalty.value(V)[0] == pytest.approx(sum(0.5 * nuclear(V[0], mode) for mode in range(3) if mode != free))
-    W, split = proximal(penalty, method, V, 0.3 * penalty.dual_norm(V))
+    W, split = proximal(penalty, V, 0.3 * penalty.dual_norm(V))
     assert split.parts.shape[0] == 2
     np.testing.assert_allclose(dot(V - W, W), 0.3 * penalty.dual_norm(V) * penalty.value(W), rtol=1e-6)
 
 
-@pytest.mark.parametrize("method", PROXES)
-def test_with_one_mode_penalised_the_proximal_point_is_one_shrinkage(rng, method):
+def test_with_one_mode_penalised_the_proximal_point_is_one_shrinkage(rng):
     penalty, V = as_penalty("overlapped", (4, 3, 2), (0.0, 2.0, 0.0)), rng.standard_normal((1, 4, 3, 2))
-    W, _ = proximal(penalty, method, V, 0.4)
+    W, _ = proximal(penalty, V, 0.4)
     U, s, Vt = np.linalg.svd(np.moveaxis(V[0], 1, 0).reshape(3, -1), full_matrices=False)
     expected = np.moveaxis(((U * np.maximum(s - 0.8, 0)) @ Vt).reshape(3, 4, 2), 0, 1)
     np.testing.assert_allclose(W[0], expected, atol=1e-9)
@@ -330,13 +314,11 @@ def test_zero_has_norm_and_dual_norm_zero(penalty, shape):
         assert not heavy.dual_norm(zero).any()
 
 
-@given(
-    st.integers(0, 2**32 - 1), st.floats(0.0, 1.5), st.sampled_from(sorted(PENALTIES)), st.sampled_from(sorted(PROXES))
-)
-def test_the_proximal_point_of_any_tensor_is_no_longer_than_it_and_no_larger_in_norm(seed, share, name, method):
+@given(st.integers(0, 2**32 - 1), st.floats(0.0, 1.5), st.sampled_from(sorted(PENALTIES)))
+def test_the_proximal_point_of_any_tensor_is_no_longer_than_it_and_no_larger_in_norm(seed, share, name):
     penalty = as_penalty(name, (3, 2, 3))
     V = np.random.default_rng(seed).standard_normal((1, 3, 2, 3))
-    W, split = proximal(penalty, method, V, share * penalty.dual_norm(V))
+    W, split = proximal(penalty, V, share * penalty.dual_norm(V))
     assert dot(W, W)[0] <= dot(V, V)[0] * (1 + 1e-9)
     assert penalty.value(W, split)[0] <= penalty.value(V)[0] * (1 + 1e-6) + 1e-8
 
@@ -344,7 +326,7 @@ def test_the_proximal_point_of_any_tensor_is_no_longer_than_it_and_no_larger_in_
 @pytest.mark.parametrize("shape", SHAPES)
 def test_tidying_gives_the_tensor_the_ranks_of_its_parts(rng, shape):
     penalty, V = as_penalty("overlapped", shape), rng.standard_normal((2, *shape))
-    W, split = proximal(penalty, "adm", V, 0.6 * penalty.dual_norm(V))
+    W, split = proximal(penalty, V, 0.6 * penalty.dual_norm(V))
     tidy = penalty.tidy(W, split)
     np.testing.assert_allclose(tidy, W, atol=1e-6)
     for m, mode in enumerate(atom.mode for _, atom in penalty.terms):
@@ -356,7 +338,7 @@ def test_tidying_gives_the_tensor_the_ranks_of_its_parts(rng, shape):
 @every_case
 def test_a_split_can_be_taken_apart_by_problems_and_put_together_again(rng, penalty, shape):
     V = rng.standard_normal((3, *shape))
-    _, split = proximal(penalty, "adm", V, 0.2)
+    _, split = proximal(penalty, V, 0.2)
     kept = np.array([2, 0])
     np.testing.assert_array_equal(penalty.value(V[kept], split.take(kept)), penalty.value(V, split)[kept])
     np.testing.assert_array_equal(penalty.dual_norm(V[kept], split.take(kept)), penalty.dual_norm(V, split)[kept])
@@ -507,7 +489,7 @@ def test_atoms_of_one_class_with_numbers_of_their_own_are_not_taken_for_each_oth
     same = 1.3 * L1()
     np.testing.assert_allclose(penalty.value(V), same.value(V))
     np.testing.assert_allclose(penalty.dual_norm(V), same.dual_norm(V))
-    np.testing.assert_allclose(proximal(penalty, "adm", V, 0.4)[0], proximal(same, "adm", V, 0.4)[0], atol=1e-8)
+    np.testing.assert_allclose(proximal(penalty, V, 0.4)[0], proximal(same, V, 0.4)[0], atol=1e-8)
 
 
 # --- weights of their own for every problem of a batch ----------------------------------------------------------------
@@ -538,14 +520,13 @@ def test_problems_with_weights_of_their_own_have_the_norms_of_each_alone(rng):
         assert np.all(dot(V, W) <= together.dual_norm(V, guess) * together.value(W) * (1 + 1e-12))
 
 
-@every_prox
-def test_problems_with_weights_of_their_own_have_the_proximal_points_of_each_alone(rng, method):
+def test_problems_with_weights_of_their_own_have_the_proximal_points_of_each_alone(rng):
     together, alone = own_weights()
     V = rng.standard_normal((4, 4, 3, 2))
     step = 0.3 * together.dual_norm(V)
-    W, split = proximal(together, method, V, step)
+    W, split = proximal(together, V, step)
     for k, one in enumerate(alone):
-        expected, _ = proximal(one, method, V[k : k + 1], step[k : k + 1])
+        expected, _ = proximal(one, V[k : k + 1], step[k : k + 1])
         np.testing.assert_allclose(W[k], expected[0], atol=1e-7)
     np.testing.assert_allclose(together.dual_norm(V - W, split), step, rtol=1e-6)
     np.testing.assert_allclose(dot(V - W, W), step * together.value(W), rtol=1e-6)

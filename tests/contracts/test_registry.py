@@ -10,7 +10,6 @@ import tracelearn
 from tracelearn import penalties, solvers
 from tracelearn.losses import LOSSES, Loss
 from tracelearn.penalties import ATOMS, PENALTIES, Atom
-from tracelearn.solvers import apg
 
 
 def _public_members():
@@ -46,9 +45,3 @@ def test_every_public_solver_is_offered_by_its_name():
     found = {member for member in _public_members() if _returns(member, "Solution")}
     assert found
     assert found == set(solvers.SOLVERS.values())
-
-
-def test_every_public_proximal_method_is_offered_by_its_name():
-    found = {member for member in _public_members() if _returns(member, "tuple[Array, Split]")}
-    assert found
-    assert found == set(apg.PROXES.values())

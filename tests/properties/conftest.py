@@ -1,4 +1,4 @@
-"""Write down how many inputs the property tests tried, where many were asked for (`make properties`)."""
+"""Write down how many inputs the property tests tried, where many were asked for (``PROPERTIES_FACTOR``)."""
 
 import json
 import os

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tracelearn.errors import InputError
 
-# `make test-slow` tries few inputs, the same ones every time; `make properties` tries many, others every time.
+# `make test-slow` tries few inputs, the same ones every time; ``HYPOTHESIS_PROFILE=deep`` tries many, others every time.
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 FACTOR = int(os.environ.get("PROPERTIES_FACTOR", "40")) if DEEP else 1
 

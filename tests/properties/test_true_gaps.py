@@ -25,7 +25,7 @@ def fitted(model, form, X, y):
         return model.fit([(X[part], y[part]) for part in (slice(0, 25), slice(25, 31), slice(31, 60))])
     with pytest.MonkeyPatch.context() as patch:
         if form == "matrix-free":
-            patch.setattr("tracelearn.problems.batch._SMALL_MATRIX", 0)
+            patch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
             patch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
         return model.fit(X, y)
 
@@ -34,7 +34,7 @@ def fitted(model, form, X, y):
     40,
     loss=st.sampled_from(sorted(LOSSES)),
     form=st.sampled_from([*FORMS, "path", "merged"]),
-    solver=st.sampled_from(["auto", "auto", "admm", "apg-adm", "subspaces"]),
+    solver=st.sampled_from(["auto", "auto", "admm", "apg", "subspaces"]),
     seed=st.integers(0, 2**32 - 1),
     places=st.lists(st.sampled_from([0, 1, -7, 10**3, -(10**5), 10**6, 10**8]), min_size=1, max_size=12),
     y_offset=st.sampled_from([0, 1, 10**4, -(10**6), 10**8]),

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,31 +15,29 @@ from array_api_compat import device
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-from tracelearn.arrays import cuda
-from tracelearn.arrays.array_api import Array, array_namespace, is_on_gpu, is_sparse
+from tracelearn.arrays.array_api import Array, array_namespace, block_bytes, is_sparse, to_single
 
 __all__ = [
     "cholesky_solver",
     "conjugate_gradients",
-    "coupled_gram",
     "few_threads",
     "mode_scales",
     "one_thread",
+    "pairwise_grams",
     "positive_part",
     "project_columns",
-    "replayed",
     "scaled_rows",
     "shrink",
     "spectral_norms",
     "squared",
     "trace_norms",
     "weighted_gram",
-    "with_ones",
 ]
 
 _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
 _LARGE, _LARGE_BLOCK = 4096, 2048  # of a factor elsewhere than on a processor: up to the first it is inverted
 _SMALL = 500_000  # numbers in samples whose products one thread does about as fast
+_BLOCK_BYTES = 16 << 20  # of rows that are weighted at once: they stay in cache
 
 
 def positive_part(x: Array) -> Array:
@@ -66,21 +64,18 @@ def shrink(M: Array, threshold: Array) -> Array:
     xp = array_namespace(M)
     if isinstance(M, np.ndarray) and M.dtype == np.float32 and _suits_products(M, threshold):
         return _shrink_by_products(M, threshold[..., None, None])
-    G = M @ xp.matrix_transpose(M)
-    in_kernel = is_on_gpu(G) and cuda.serves(G)
-    square, Q = cuda.eigh(G) if in_kernel else xp.linalg.eigh(G)
+    square, Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
     # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
-    # A threshold of zero changes nothing, so it needs none. To ask a GPU costs more than the shrinkage, and the certificate
-    # would see what is lost.
+    # A threshold of zero changes nothing, so it needs no such accuracy.
     coarse = math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]
-    if not in_kernel and bool(xp.any((level < coarse) & (level > 0))):
+    if bool(xp.any((level < coarse) & (level > 0))):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
         return (U * positive_part(sigma - level)[..., None, :]) @ Vt
-    left = positive_part(sigma - level)
-    keep = left / xp.where(left > 0, sigma, xp.ones_like(sigma))
-    return ((Q * keep[..., None, :]) @ xp.matrix_transpose(Q)) @ M
+    shrunk = positive_part(sigma - level)
+    factor = shrunk / xp.where(shrunk > 0, sigma, xp.ones_like(sigma))
+    return ((Q * factor[..., None, :]) @ xp.matrix_transpose(Q)) @ M
 
 
 def _suits_products(M: Array, threshold: Array) -> bool:
@@ -132,24 +127,61 @@ def _cubics(least: float) -> Iterator[tuple[float, float]]:
         least = least * (a - b * least**2)
 
 
-def with_ones(X: Array) -> Array:
-    """Append a column of ones to rows, sparse or not."""
-    if is_sparse(X):
-        return sparse.hstack([X, np.ones((X.shape[0], 1))], format="csr")
-    xp = array_namespace(X)
-    return xp.concat([X, xp.ones((X.shape[0], 1), dtype=X.dtype, device=device(X))], axis=1)
+def pairwise_grams(
+    X: Array, coupling: Array, share: Array, contrasts: Array, *, origin: Array | None = None, single: bool = False
+) -> tuple[Array, Array, Array]:
+    """Sum ``(diag(c) - c c' / sum(c)) x x'`` over rows x (n, q) with couplings c (n, K), for contrasts between K targets.
+
+    As ``sum(c)`` is one, the first factor is ``sum_{k<m} c_k c_m (e_k - e_m)(e_k - e_m)'``: one weighted gram for each pair of
+    targets holds all of them. In contrasts (K, K - 1) it is found for the features, for features with a one, and for ones.
+
+    Parameters
+    ----------
+    X : rows (n, q), sparse or not
+    coupling : array of shape (n, K), not negative
+    share : the weights (n,) of the rows
+    origin : what is subtracted from every row (q,), or None; rows that are sparse are left as they are
+    single : whether products of features are found in single precision
+
+    Returns
+    -------
+    arrays of shape (K - 1, q, K - 1, q), (K - 1, q, K - 1) and (K - 1, K - 1)
+    """
+    xp, (n, q), K = array_namespace(share), X.shape, coupling.shape[1]
+    kind = {"dtype": share.dtype, "device": device(share)}
+    pairs = [(k, m) for m in range(K) for k in range(m)]
+    grams = [xp.zeros((q, q), **kind) for _ in pairs]
+    sums = [xp.zeros(q, **kind) for _ in pairs]
+    totals = [xp.zeros((), **kind) for _ in pairs]
+    step = n if is_sparse(X) else max(1, block_bytes(X, _BLOCK_BYTES) // (8 * q))
+    for start in range(0, n, max(step, 1)):
+        block = slice(start, min(start + step, n))
+        rows = X if is_sparse(X) else X[block, :]
+        rows = rows if origin is None or is_sparse(X) else rows - origin
+        for place, (k, m) in enumerate(pairs):
+            weight = share[block] * coupling[block, k] * coupling[block, m]
+            grams[place] += _gram_of_block(rows, weight, single=single)
+            sums[place] = sums[place] + weight @ rows
+            totals[place] = totals[place] + xp.sum(weight)
+    inside = xp.zeros((K - 1, q, K - 1, q), **kind)
+    cross = xp.zeros((K - 1, q, K - 1), **kind)
+    corner = xp.zeros((K - 1, K - 1), **kind)
+    for (k, m), gram, row, total in zip(pairs, grams, sums, totals, strict=True):
+        difference = contrasts[k, :] - contrasts[m, :]
+        square = difference[:, None] * difference[None, :]
+        inside = inside + square[:, None, :, None] * gram[None, :, None, :]
+        cross = cross + square[:, None, :] * row[None, :, None]
+        corner = corner + square * total
+    return inside, cross, corner
 
 
-def coupled_gram(X: Array, weights: Array, coupling: Array, share: Array) -> Array:
-    """Sum ``share (diag(weights) - coupling coupling')`` times ``x x'`` over rows x (n, q), as an array (K, q, K, q)."""
-    xp, q, K = array_namespace(share), X.shape[1], weights.shape[1]
-    eye = xp.eye(K, dtype=share.dtype, device=device(share))
-    if is_sparse(X):  # K^2 sparse products are cheaper than rows of K q numbers
-        curved = share[:, None, None] * (weights[:, :, None] * eye - coupling[:, :, None] * coupling[:, None, :])
-        return np.stack([np.stack([weighted_gram(X, curved[:, k, m]) for m in range(K)], 1) for k in range(K)])
-    both = xp.reshape(xp.sqrt(share)[:, None, None] * coupling[:, :, None] * X[:, None, :], (X.shape[0], -1))
-    blocks = xp.stack([(X * (weights[:, k] * share)[:, None]).T @ X for k in range(K)])
-    return blocks[:, :, None, :] * eye[:, None, :, None] - xp.reshape(both.T @ both, (K, q, K, q))
+def _gram_of_block(rows: Any, weight: Array, *, single: bool) -> Array:
+    """Sum ``w x x'`` over rows x, which may be sparse."""
+    if is_sparse(rows):
+        return weighted_gram(rows, weight)
+    weighted = rows * array_namespace(weight).sqrt(weight)[:, None]
+    weighted = to_single(weighted) if single else weighted
+    return array_namespace(weight).astype(weighted.T @ weighted, weight.dtype, copy=False)
 
 
 def scaled_rows(X: Any, factor: Array) -> Any:
@@ -170,11 +202,7 @@ def weighted_gram(X: Any, weight: Array) -> Array:
 def project_columns(M: Array, like: Array) -> Array:
     """Project the columns of matrices (..., m, q) on what the columns of others span, up to 1e-10 of their length."""
     xp = array_namespace(M)
-    if is_on_gpu(like) and like.shape[-2] <= like.shape[-1] and cuda.serves(xp.matrix_transpose(like)):
-        U = cuda.eigh(like @ xp.matrix_transpose(like))[1]  # nothing waits for it
-        sigma = xp.sqrt(xp.sum((xp.matrix_transpose(U) @ like) ** 2, axis=-1))
-    else:
-        U, sigma, _ = xp.linalg.svd(like, full_matrices=False)
+    U, sigma, _ = xp.linalg.svd(like, full_matrices=False)
     U = U * xp.astype(sigma > 1e-10 * xp.max(sigma, axis=-1, keepdims=True), U.dtype)[..., None, :]
     return U @ (xp.matrix_transpose(U) @ M)
 
@@ -195,8 +223,7 @@ def trace_norms(M: Array) -> Array:
         wide = M.astype(np.float64)
         values = np.linalg.eigvalsh(wide @ np.matrix_transpose(wide))
         return (np.sum(np.sqrt(positive_part(values)), axis=-1) * scale[..., 0, 0]).astype(np.float32)
-    G = M @ xp.matrix_transpose(M)
-    Q = (cuda.eigh(G) if is_on_gpu(G) and cuda.serves(G) else xp.linalg.eigh(G))[1]
+    _, Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))
     lengths = xp.sqrt(xp.sum((xp.matrix_transpose(Q) @ M) ** 2, axis=-1))
     return xp.sum(lengths, axis=-1) * scale[..., 0, 0]
 
@@ -206,9 +233,7 @@ def spectral_norms(M: Array) -> Array:
     xp = array_namespace(M)
     scale = xp.max(xp.abs(M), axis=(-2, -1), keepdims=True)  # as for trace norms
     M = M / xp.where(scale > 0, scale, xp.ones_like(scale))
-    G = M @ xp.matrix_transpose(M)
-    in_kernel = is_on_gpu(G) and cuda.serves(G)
-    largest = xp.max(cuda.eigh(G)[0], axis=-1) if in_kernel else xp.linalg.eigvalsh(G)[..., -1]
+    largest = xp.linalg.eigvalsh(M @ xp.matrix_transpose(M))[..., -1]
     return xp.sqrt(positive_part(largest)) * scale[..., 0, 0]
 
 
@@ -247,8 +272,8 @@ def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
 def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     """Factor a matrix with a shift on its diagonal; return the function that solves ``(matrix + shift I) w = r`` for rows r.
 
-    For a small matrix it multiplies with the inverse of the factor, a function of arrays alone, which can be recorded.
-    Elsewhere than on a processor many small products wait for each other, and so do the rows of an inverse.
+    For a small matrix it multiplies with the inverse of the factor. Elsewhere than on a processor many small products wait for
+    each other, and so do the rows of an inverse.
     """
     xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
     for is_lifted in (False, True):
@@ -274,7 +299,8 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
         raise np.linalg.LinAlgError("matrix is not positive definite")
     if p > (2 * _BLOCK if here else _LARGE):
         return _Substitution(L).solve
-    return partial(_times_inverse, _invert_lower(L))
+    inverse = _invert_lower(L)
+    return lambda rows: _times_inverse(inverse, rows)
 
 
 class _Substitution:
@@ -394,21 +420,6 @@ def few_threads(X: Any) -> Iterator[None]:
         yield
 
 
-def replayed(like: Array, function: Callable[..., Any], *given: Any, carried: int = 0, count: int = 1) -> Any:
-    """Call a function; on the CUDA device of ``like`` it is recorded for arrays of these shapes, and replayed.
-
-    The function must depend on its arguments alone. With ``carried``, what it returns takes the place of so many last
-    arguments, ``count`` times.
-    """
-    found = cuda.replay(function, given, carried, count) if is_on_gpu(like) else None
-    if found is not None:
-        return found
-    for _ in range(count if carried else 1):
-        found = function(*given)
-        given = (*given[: len(given) - carried], *found) if carried else given
-    return found
-
-
 def conjugate_gradients(
     apply: Callable[[Array], Array],
     rows: Array,
@@ -429,33 +440,20 @@ def conjugate_gradients(
     scaled = residual / diagonal
     direction, square = scaled, xp.sum(residual * scaled, axis=1)
     goal = tol**2 * square + float(xp.finfo(rows.dtype).eps) ** 2 * xp.sum(rows**2 / diagonal, axis=1)
-    for _ in range(0, 200, look_every):
-        if bool(xp.all(square <= goal)):
+    ones, zeros = xp.ones_like(square), xp.zeros_like(square)
+    for iteration in range(200):
+        if iteration % look_every == 0 and bool(xp.all(square <= goal)):
             break
-        state, fixed = (W, residual, direction, square), (apply, shift, diagonal, goal)
-        W, residual, direction, square = replayed(rows, _conjugate, *fixed, *state, carried=4, count=look_every)
+        image = apply(direction) + shift[:, None] * direction
+        curvature = xp.sum(direction * image, axis=1)
+        # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
+        goes_on = (square > goal) & (curvature > 0)
+        size = xp.where(goes_on, square / xp.where(goes_on, curvature, ones), zeros)[:, None]
+        W = W + size * direction
+        residual = residual - size * image
+        scaled = residual / diagonal
+        before = square
+        square = xp.sum(residual * scaled, axis=1)
+        turn = xp.where(goes_on, square / xp.where(goes_on, before, ones), zeros)
+        direction = scaled + turn[:, None] * direction
     return W
-
-
-def _conjugate(
-    apply: Callable[[Array], Array],
-    shift: Array,
-    diagonal: Array,
-    goal: Array,
-    W: Array,
-    residual: Array,
-    direction: Array,
-    square: Array,
-) -> tuple[Array, Array, Array, Array]:
-    """Make one step of conjugate gradients."""
-    xp = array_namespace(W)
-    image = apply(direction) + shift[:, None] * direction
-    curvature = xp.sum(direction * image, axis=1)
-    # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
-    goes = (square > goal) & (curvature > 0)
-    size = xp.where(goes, square / xp.where(goes, curvature, xp.ones_like(curvature)), xp.zeros_like(square))[:, None]
-    W, residual = W + size * direction, residual - size * image
-    scaled = residual / diagonal
-    before, square = square, xp.sum(residual * scaled, axis=1)
-    turn = xp.where(goes, square / xp.where(goes, before, xp.ones_like(before)), xp.zeros_like(square))
-    return W, residual, scaled + turn[:, None] * direction, square

@@ -18,7 +18,6 @@ _COMMANDS = {
     "fit": "Fit a model to a file of samples, with a cross-validated score.",
     "predict": "Predict the samples in a file with a model.",
     "inspect": "Show a model: its parameters, its weights and its duality gap.",
-    "reproduce": "Repeat the paper's rank identification experiment.",
     "stream": "Learn from a stream of samples, and measure the error on the way.",
     "test": "Test whether a score on held-out samples is better than chance, by permutations of the targets.",
     "compare": "Compare the trace norm with ridge and logistic regression on flat samples, on the same folds.",

@@ -30,7 +30,7 @@ from tracelearn.inference.reading import without_confounds
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
-from tracelearn.search.folds import corrected_error, folds_of
+from tracelearn.search.folds import corrected_error, make_folds
 
 __all__ = ["STEPS", "Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
 
@@ -156,8 +156,7 @@ def find_task(y: NDArray[Any], task: str) -> Task:
 
 def draw_folds(data: Dataset, cv: int, task: Task) -> Splits:
     """Draw the folds of the CV estimators: shuffled, since rows of a file are often sorted; groups stay together."""
-    metadata = {} if data.groups is None else {"groups": data.groups}
-    return folds_of(cv, data.y, None, metadata, classifier=task.is_classification).splits
+    return list(make_folds(cv, data.y, data.groups, classifier=task.is_classification).splits)
 
 
 def check_folds(data: Dataset, cv: int, task: Task) -> None:

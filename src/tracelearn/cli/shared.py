@@ -25,7 +25,7 @@ from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import as_option, printable
 from tracelearn.errors import InputError, refuse
 from tracelearn.files.header import read_header
-from tracelearn.samples.opening import place_of
+from tracelearn.io.places import place_of
 
 __all__ = [
     "AsJson",

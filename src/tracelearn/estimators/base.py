@@ -20,14 +20,14 @@ from tracelearn.estimators.prediction import LinearScores, applied
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import choose_form
+from tracelearn.problems.forms import choose_form
 from tracelearn.samples.checks import check_place, learning
 from tracelearn.samples.reading import Reader, Spec, gathered_for, read, summarise
 from tracelearn.samples.samples import Raw, Samples, as_raw, unnamed
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.samples.targets import Labels, Numbers, check_two_classes
 
-__all__ = ["TensorInput", "TraceNormModel", "reader_of", "settings_of"]
+__all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "settings_of"]
 
 
 def settings_of(model: Any) -> Settings:
@@ -73,64 +73,8 @@ class TensorInput(BaseEstimator):
         return tags
 
 
-class TraceNormModel(WeightsInModes, TensorInput):
-    """What regressor and classifier share: parameters, fitting, scores."""
-
-    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
-        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
-        "ridge": [Interval(Real, 0, None, closed="left")],
-        "loss": "no_validation",  # names and objects are looked up, and refused in our own words
-        "penalty": "no_validation",
-        "solver": "no_validation",
-        "scaling": [StrOptions({"modes"}), None],
-        "mode_weights": ["array-like", None],
-        "target_mode": ["boolean"],
-        "fit_intercept": ["boolean"],
-        "tensor_shape": ["array-like", None],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "warm_start": ["boolean"],
-        "keep_moments": ["boolean"],
-        "forgetting": [Interval(Real, 0, 1, closed="right")],
-        "verbose": ["verbose"],
-    }
-
-    def __init__(
-        self,
-        alpha: Any = "auto",
-        *,
-        ridge: float = 0.0,
-        loss: Any = "squared_error",
-        penalty: Any = "overlapped",
-        mode_weights: Any = None,
-        target_mode: bool = False,
-        scaling: Any = None,
-        fit_intercept: bool = True,
-        tensor_shape: Any = None,
-        solver: Any = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        warm_start: bool = False,
-        keep_moments: bool = False,
-        forgetting: float = 1.0,
-        verbose: int = 0,
-    ) -> None:
-        self.alpha = alpha
-        self.ridge = ridge
-        self.loss = loss
-        self.penalty = penalty
-        self.mode_weights = mode_weights
-        self.target_mode = target_mode
-        self.scaling = scaling
-        self.fit_intercept = fit_intercept
-        self.tensor_shape = tensor_shape
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.keep_moments = keep_moments
-        self.forgetting = forgetting
-        self.verbose = verbose
+class LinearModel(WeightsInModes, TensorInput):
+    """A fitted linear model of samples: the one place where fitted attributes are written, and scores of new samples."""
 
     coef_: Any
     intercept_: Any
@@ -138,78 +82,6 @@ class TraceNormModel(WeightsInModes, TensorInput):
     moments_: Moments
     _spec: Spec
     _warm_start: WarmStart | None = None
-
-    # --- learning ----------------------------------------------------------------------------------------------------
-
-    @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
-        """Learn from all samples at once.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
-            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
-        y : array of shape (n_samples,), or of a regressor (n_samples, K)
-            Numbers are of X's library, or of NumPy and then moved to X. Labels of NumPy may be strings, and so are
-            ``classes_`` and predictions; labels of another library are of X's. None takes the names of the events of MNE's
-            epochs.
-        sample_weight : array of shape (n_samples,), default=None
-        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
-            Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
-            regression that was learned here is applied to new samples.
-        """
-        settings = settings_of(self)
-        raw = as_raw(X, y, sample_weight, confounds)
-        data: Samples | Moments
-        if raw.repeatable:
-            spec, samples = read(gathered_for(settings.loss, raw), reader_of(self))
-            moments = self._moments_to_keep(samples, settings) if self.keep_moments else None
-            data = samples
-            if moments is not None and choose_form(samples, settings.loss).name == "moments":
-                data = moments
-        else:
-            spec, data = self._summarised(raw, settings)
-            moments = data if self.keep_moments else None
-        start = self._warm_start if self.warm_start else None
-        fitted = fit_linear(data, spec, settings, start=start, report=reporter(type(self).__name__, self.verbose))
-        self._publish(spec, moments, fitted)
-        warn_of_fit(fitted, settings, type(self).__name__)
-        return self
-
-    def _moments_to_keep(self, samples: Samples, settings: Settings) -> Moments:
-        """Sum samples up to learn more later, or say why that cannot be."""
-        if not settings.loss.has_moments:
-            raise ValueError(
-                f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
-                "loss='squared_error'."
-            )
-        size = samples.n_features + samples.n_confounds
-        if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
-            raise ValueError(
-                f"Expected keep_moments=False for samples of {size} entries, got True: moments of {8 * size**2 / 2**30:.1f} GiB "
-                "do not fit in memory, so compress the samples with ModePCA."
-            )
-        return samples.moments()
-
-    def _summarised(self, raw: Raw, settings: Settings) -> tuple[Spec, Moments]:
-        """Learn from samples that come only once: their moments hold all that the squared loss needs."""
-        if not settings.loss.has_moments:
-            raise ValueError(
-                f"Expected samples that can be read more than once for {settings.loss!r}, got an iterator: pass a list, an "
-                "object whose __iter__ begins anew, or a file."
-            )
-        spec, moments = summarise(raw, reader_of(self, may_grow=True))
-        if spec.classes is not None:
-            check_two_classes(spec.classes)
-        return spec, moments
-
-    @classmethod
-    def from_fitted(cls, spec: Spec, fitted: Fitted, **params: Any) -> Self:
-        """Make a fitted model of what ``fit_linear`` returned, with the parameters that it was fitted with."""
-        model = cls(**params)
-        model._publish(spec, None, fitted)
-        return model
 
     def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
         """Write all fitted attributes: nothing else does. Without a fit the weights stay as they are."""
@@ -276,6 +148,138 @@ class TraceNormModel(WeightsInModes, TensorInput):
                 f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
                 f"{'confounds=' if expected else 'samples alone'}."
             )
+
+
+class TraceNormModel(LinearModel):
+    """What regressor and classifier share: parameters, fitting, scores."""
+
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
+        "alpha": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "loss": "no_validation",  # names and objects are looked up, and refused in our own words
+        "penalty": "no_validation",
+        "solver": "no_validation",
+        "scaling": [StrOptions({"modes"}), None],
+        "mode_weights": ["array-like", None],
+        "target_mode": ["boolean"],
+        "fit_intercept": ["boolean"],
+        "tensor_shape": ["array-like", None],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "keep_moments": ["boolean"],
+        "forgetting": [Interval(Real, 0, 1, closed="right")],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        alpha: Any = "auto",
+        *,
+        ridge: float = 0.0,
+        loss: Any = "squared_error",
+        penalty: Any = "overlapped",
+        mode_weights: Any = None,
+        target_mode: bool = False,
+        scaling: Any = None,
+        fit_intercept: bool = True,
+        tensor_shape: Any = None,
+        solver: Any = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        warm_start: bool = False,
+        keep_moments: bool = False,
+        forgetting: float = 1.0,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.ridge = ridge
+        self.loss = loss
+        self.penalty = penalty
+        self.mode_weights = mode_weights
+        self.target_mode = target_mode
+        self.scaling = scaling
+        self.fit_intercept = fit_intercept
+        self.tensor_shape = tensor_shape
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.keep_moments = keep_moments
+        self.forgetting = forgetting
+        self.verbose = verbose
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    @learning
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
+        """Learn from all samples at once.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
+            Of NumPy, or of any library of the array API standard, in which and on whose device all is then computed. A
+            DataArray of xarray, a DataFrame with several levels of columns and epochs of MNE bring names: ``modes_``.
+        y : array of shape (n_samples,), or of a regressor (n_samples, K)
+            Numbers are of X's library, or of NumPy and then moved to X. Labels of NumPy may be strings, and so are
+            ``classes_`` and predictions; labels of another library are of X's. None takes the names of the events of MNE's
+            epochs.
+        sample_weight : array of shape (n_samples,), default=None
+        confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+            Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
+            regression that was learned here is applied to new samples.
+        """
+        settings = settings_of(self)
+        raw = as_raw(X, y, sample_weight, confounds)
+        data: Samples | Moments
+        if raw.repeatable:
+            spec, samples = read(gathered_for(settings.loss, raw), reader_of(self))
+            moments = self._moments_to_keep(samples, settings) if self.keep_moments else None
+            data = samples
+            if moments is not None and choose_form(samples, settings.loss).uses_moments:
+                data = moments
+        else:
+            spec, data = self._summarised(raw, settings)
+            moments = data if self.keep_moments else None
+        start = self._warm_start if self.warm_start else None
+        fitted = fit_linear(data, spec, settings, start=start, report=reporter(type(self).__name__, self.verbose))
+        self._publish(spec, moments, fitted)
+        warn_of_fit(fitted, settings, type(self).__name__)
+        return self
+
+    def _moments_to_keep(self, samples: Samples, settings: Settings) -> Moments:
+        """Sum samples up to learn more later, or say why that cannot be."""
+        if not settings.loss.has_moments:
+            raise ValueError(
+                f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
+                "loss='squared_error'."
+            )
+        size = samples.n_features + samples.n_confounds
+        if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
+            raise ValueError(
+                f"Expected keep_moments=False for samples of {size} entries, got True: moments of {8 * size**2 / 2**30:.1f} GiB "
+                "do not fit in memory, so compress the samples with ModePCA."
+            )
+        return samples.moments()
+
+    def _summarised(self, raw: Raw, settings: Settings) -> tuple[Spec, Moments]:
+        """Learn from samples that come only once: their moments hold all that the squared loss needs."""
+        if not settings.loss.has_moments:
+            raise ValueError(
+                f"Expected samples that can be read more than once for {settings.loss!r}, got an iterator: pass a list, an "
+                "object whose __iter__ begins anew, or a file."
+            )
+        spec, moments = summarise(raw, reader_of(self, may_grow=True))
+        if spec.classes is not None:
+            check_two_classes(spec.classes)
+        return spec, moments
+
+    @classmethod
+    def from_fitted(cls, spec: Spec, fitted: Fitted, **params: Any) -> Self:
+        """Make a fitted model of what ``fit_linear`` returned, with the parameters that it was fitted with."""
+        model = cls(**params)
+        model._publish(spec, None, fitted)
+        return model
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the last solution out of pickles unless it may be started from."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -13,17 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy
 from tracelearn.errors import InputError
-from tracelearn.estimators.base import settings_of
 from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.checks import learning, read_weights
+from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import unnamed
 from tracelearn.samples.scikit_learn import StrOptions
-from tracelearn.samples.targets import labels_of
+from tracelearn.samples.targets import labels_of, loss_for
 
-__all__ = ["TraceNormClassifier"]
+__all__ = ["PredictsLabels", "TraceNormClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
@@ -35,7 +36,54 @@ def _has_probabilities(estimator: Any) -> bool:
     return True
 
 
-class TraceNormClassifier(ClassifierMixin, OnlineModel):
+class PredictsLabels(ClassifierMixin):
+    """What linear models of classes predict; they are a ``LinearModel``."""
+
+    loss: Any
+    _spec: Spec
+    _applied: Callable[..., Any]
+    classes_: Array
+
+    def decision_function(self, X: Any, confounds: Any = None) -> Array:
+        """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
+        check_is_fitted(self, "coef_")
+        after = _second_class if self.classes_.shape[0] == 2 else _as_they_are
+        return self._applied(after, "decision_function", X, confounds)
+
+    def predict(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the label of each sample: in NumPy if the labels of ``fit`` were, else in the library of its samples."""
+        check_is_fitted(self, "coef_")
+        return self._applied(partial(_labels, self.classes_), "predict", X, confounds)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
+        """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
+        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
+        if y is None:
+            raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
+        labels = self.predict(X, confounds)
+        if not is_non_numpy(self.classes_):
+            weight = None if sample_weight is None else to_numpy(sample_weight)
+            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
+        y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
+        return accuracy(y, labels, read_weights(sample_weight, labels))
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the probability of each class, with the logistic loss."""
+        check_is_fitted(self, "coef_")
+        return self._applied(partial(_probabilities, self._fitted_loss()), "predict_proba", X, confounds)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the logarithm of the probability of each class, with the logistic loss."""
+        check_is_fitted(self, "coef_")
+        return self._applied(partial(_log_probabilities, self._fitted_loss()), "predict_log_proba", X, confounds)
+
+    def _fitted_loss(self) -> Loss:
+        return loss_for(loss_named(self.loss, for_classes=True), self._spec.n_targets)
+
+
+class TraceNormClassifier(PredictsLabels, OnlineModel):
     """Linear classification of samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -203,44 +251,6 @@ class TraceNormClassifier(ClassifierMixin, OnlineModel):
         classes : array of all labels that will ever come, needed in the first call
         """
         return self._learn(X, y, sample_weight, classes, confounds)
-
-    def decision_function(self, X: Any, confounds: Any = None) -> Array:
-        """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
-        check_is_fitted(self, "coef_")
-        after = _second_class if self.classes_.shape[0] == 2 else _as_they_are
-        return self._applied(after, "decision_function", X, confounds)
-
-    def predict(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the label of each sample: in NumPy if the labels of ``fit`` were, else in the library of its samples."""
-        check_is_fitted(self, "coef_")
-        return self._applied(partial(_labels, self.classes_), "predict", X, confounds)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
-        """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
-        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
-        if y is None:
-            raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
-        labels = self.predict(X, confounds)
-        if not is_non_numpy(self.classes_):
-            weight = None if sample_weight is None else to_numpy(sample_weight)
-            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
-        y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
-        return accuracy(y, labels, read_weights(sample_weight, labels))
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the probability of each class, with the logistic loss."""
-        check_is_fitted(self, "coef_")
-        return self._applied(partial(_probabilities, self._fitted_loss()), "predict_proba", X, confounds)
-
-    @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the logarithm of the probability of each class, with the logistic loss."""
-        check_is_fitted(self, "coef_")
-        return self._applied(partial(_log_probabilities, self._fitted_loss()), "predict_log_proba", X, confounds)
-
-    def _fitted_loss(self) -> Loss:
-        return settings_of(self).loss_of(self._spec)
 
 
 # What becomes of scores (n, K): functions that a worker of a cluster can be sent.

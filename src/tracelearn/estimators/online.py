@@ -73,7 +73,7 @@ class OnlineModel(TraceNormModel):
         settings, name = settings_of(self), type(self).__name__
         fitted = fit_linear(moments, spec, settings, start=self._warm_start, report=reporter(name, self.verbose))
         self._publish(spec, moments, fitted)
-        warn_of_fit(fitted, settings, name)
+        warn_of_fit(fitted, settings, name, rounding=moments.rounding_share)
 
     def _with_more(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any, *, may_grow: bool
@@ -136,7 +136,7 @@ class OnlineModel(TraceNormModel):
                 "Expected a model of samples that this one has learned, got one with other classes: remove only what was "
                 "added before."
             )
-        self._refit(spec, _remainder(moments, others))
+        self._refit(spec, moments.without(others))
         return self
 
     @available_if(has_moments)
@@ -159,7 +159,7 @@ class OnlineModel(TraceNormModel):
         check_place(X, moments.x_mean, f"{type(self).__name__}.forget()")
         raw = as_raw(X, y, sample_weight, confounds, spec.modes)
         _, samples = read(raw, reader_of(self).after(spec))
-        self._refit(spec, _remainder(moments, samples.moments()))
+        self._refit(spec, moments.without(samples.moments()))
         return self
 
     def _aligned(self, other: Any) -> tuple[Spec, Moments, Moments]:
@@ -167,16 +167,8 @@ class OnlineModel(TraceNormModel):
         moments, spec = _moments_of(self), self._spec
         if isinstance(self, ClassifierMixin):
             self._refuse_balanced()
-        found = other if isinstance(other, Moments) else _moments_of(other)
-        there = moments.gram
-        others = replace(
-            found,
-            x_mean=move_to(found.x_mean, there),
-            y_mean=move_to(found.y_mean, there),
-            gram=move_to(found.gram, there),
-            cross=move_to(found.cross, there),
-            target_sq=move_to(found.target_sq, there),
-        )
+        others = other if isinstance(other, Moments) else _moments_of(other)
+        others = others.moved_to(moments.gram)
         if isinstance(other, Moments):
             return spec, moments, others
         self._check_like(other, others)
@@ -244,20 +236,3 @@ def _moments_of(model: Any) -> Moments:
             "begin with partial_fit."
         )
     return moments
-
-
-def _remainder(past: Moments, gone: Moments) -> Moments:
-    """Subtract moments, and refuse where nothing is left or what is gone was never there."""
-    left = past - gone
-    if left.weight == 0.0:
-        raise ValueError("Expected some samples to be left, got all to forget: make a new model instead.")
-    before, after = (
-        np.concatenate([np.diagonal(to_numpy(moments.gram)), to_numpy(moments.target_sq)]) for moments in (past, left)
-    )
-    # Removal can take a variance to zero, which rounding leaves on either side of it, but not below.
-    if np.any(after < -1e-9 * before):
-        raise ValueError(
-            "Expected samples that this model has learned, got some whose removal leaves a negative variance: forget only "
-            "what was learned, with the weights it was learned with."
-        )
-    return left

@@ -62,7 +62,7 @@ def _products(rows: Array, coef: Array) -> Array:
     return xp.concat(parts)
 
 
-def applied(scores: LinearScores, X: Any, confounds: Any, spec: Spec) -> Any:
+def applied(scores: Callable[..., Array], X: Any, confounds: Any, spec: Spec) -> Any:
     """Apply a model to samples: at once, block by block, or for a Dask array when it is computed."""
     if is_dask(X):
         from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used

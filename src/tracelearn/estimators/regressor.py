@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -15,11 +16,33 @@ from tracelearn.estimators.scores import r_squared
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.checks import learning, read_targets, read_weights
+from tracelearn.samples.reading import Spec
 
-__all__ = ["TraceNormRegressor"]
+__all__ = ["PredictsNumbers", "TraceNormRegressor"]
 
 
-class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
+class PredictsNumbers(RegressorMixin):
+    """What linear models of numbers predict; they are a ``LinearModel``."""
+
+    loss: Any
+    _spec: Spec
+    _applied: Callable[..., Any]
+
+    def predict(self, X: Any, confounds: Any = None) -> Array:
+        """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
+        check_is_fitted(self, "coef_")
+        loss = loss_named(self.loss, for_classes=False)
+        return self._applied(partial(_predictions, loss, self._spec.is_single), "predict", X, confounds)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
+        """Return the share of the variance of y that is explained, R², averaged over targets."""
+        if not is_non_numpy(X) and confounds is None:
+            return float(super().score(X, y, sample_weight))
+        predictions = self.predict(X, confounds)
+        return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
+
+
+class TraceNormRegressor(MultiOutputMixin, PredictsNumbers, OnlineModel):
     """Linear regression on samples that are tensors, with weights of low rank in every mode.
 
     Minimises, over the weight tensor W and the intercept b::
@@ -128,19 +151,6 @@ class TraceNormRegressor(MultiOutputMixin, RegressorMixin, OnlineModel):
         last solution (the paper's Algorithm 2). Parameters are those of ``fit``.
         """
         return self._learn(X, y, sample_weight, None, confounds)
-
-    def predict(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
-        check_is_fitted(self, "coef_")
-        loss = loss_named(self.loss, for_classes=False)
-        return self._applied(partial(_predictions, loss, self._spec.is_single), "predict", X, confounds)
-
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
-        """Return the share of the variance of y that is explained, R², averaged over targets."""
-        if not is_non_numpy(X) and confounds is None:
-            return float(super().score(X, y, sample_weight))
-        predictions = self.predict(X, confounds)
-        return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
 
 
 def _predictions(loss: Loss, is_single: bool, scores: Array) -> Array:

@@ -55,6 +55,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     sample_shape_: tuple[int, ...]
     n_samples_seen_: float
+    _parameter_constraints: dict[str, list[Any]] = {}  # noqa: RUF012 - scikit-learn's convention: any value is taken
     modes_: Any = None  # of samples with names
     keeps_entries = True  # whether an entry of a transformed sample is that of the sample: flat samples then stay flat
     learns_in_one_pass = True  # or it learns block by block where there is one pass over the samples alone

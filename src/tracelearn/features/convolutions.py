@@ -29,15 +29,15 @@ from tracelearn.features.summaries import Summary
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
-__all__ = ["Convolutions"]
+__all__ = ["CANCELLED", "LENGTH", "LOWERED", "MOST_TIMES", "ROUNDING", "WAVEFORMS", "Convolutions"]
 
 # All waveforms of nine points of which three are up and six down; each sums to zero, so that a level changes nothing.
-_LENGTH, _UP = 9, 3
+LENGTH, _UP = 9, 3
 WAVEFORMS = np.array(
-    [[2.0 if i in up else -1.0 for i in range(_LENGTH)] for up in itertools.combinations(range(_LENGTH), _UP)]
+    [[2.0 if i in up else -1.0 for i in range(LENGTH)] for up in itertools.combinations(range(LENGTH), _UP)]
 )
 
-_MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a share needs no more, and counts are bytes
+MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a share needs no more, and counts are bytes
 
 # Dilations and thresholds of one channel, and of several, which have more entries anyway.
 _OF_ONE_CHANNEL = (12, 8)
@@ -49,12 +49,12 @@ _CACHED = 1 << 20  # numbers of convolutions at a time, which stay in cache
 
 _N_DRAWS = 64  # samples at most that thresholds are taken from; each threshold is taken from one
 
-_ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of its level: a signal that varies by no more is at rest
-_CANCELLED = 1e-6  # of their size: two signals that leave no more of each other leave nothing
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of its level: a signal that varies by no more is at rest
+CANCELLED = 1e-6  # of their size: two signals that leave no more of each other leave nothing
 
 # Of the peak of a signal, by which its convolution is lowered, more than by rounding: a signal that rests is at the threshold of
 # another that rests, and must not be above it by chance.
-_LOWERED = 4e-6
+LOWERED = 4e-6
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, fill the unit interval evenly
 
@@ -253,7 +253,7 @@ class Convolutions(TensorTransformer):
             n_dilations = self.dilations
         if not isinstance(self.thresholds, str):
             n_thresholds = int(self.thresholds)
-        longest = max(1, (times - 1) // (_LENGTH - 1))  # a waveform is at most as long as the signal
+        longest = max(1, (times - 1) // (LENGTH - 1))  # a waveform is at most as long as the signal
         dilations = sorted({round(float(step)) for step in np.geomspace(1, longest, n_dilations)})
         turns, later = np.divmod(np.arange(len(WAVEFORMS)), min(n_channels, _MOST_APART) if self.pairs else 1)
         pairs = np.stack([later, np.sign(later) * (1 - 2 * (turns % 2))], axis=1)
@@ -282,14 +282,14 @@ class Convolutions(TensorTransformer):
         first = T[..., :1]
         T = T - first
         # Rounding of a level is no signal: in a pair it would be made as large as the other.
-        rests = xp.max(xp.abs(T), axis=-1, keepdims=True) <= _ROUNDING * xp.abs(first)
+        rests = xp.max(xp.abs(T), axis=-1, keepdims=True) <= ROUNDING * xp.abs(first)
         T = xp.where(rests, xp.zeros_like(T), T)
         T = T - xp.mean(T, axis=-1, keepdims=True)
         if not self.average:
             return T
         average = xp.mean(T, axis=0, keepdims=True)
         size = xp.mean(T**2, axis=(0, 2), keepdims=True)
-        is_signal = xp.mean(average**2, axis=-1, keepdims=True) > _CANCELLED**2 * size
+        is_signal = xp.mean(average**2, axis=-1, keepdims=True) > CANCELLED**2 * size
         return xp.where(is_signal, average, xp.zeros_like(average))
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
@@ -332,7 +332,8 @@ class Convolutions(TensorTransformer):
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the thresholds and where they belong."""
         layout = self.layout(shape)
-        thresholds, draws = np.moveaxis(summary.mean, -1, 0)
+        size = (len(layout.dilations), len(WAVEFORMS), layout.n_channels, layout.n_thresholds)
+        thresholds, draws = np.moveaxis(summary.mean.reshape(*size, 2), -1, 0)
         return {
             "time_axis_": layout.time_axis,
             "dilations_": layout.dilations,
@@ -347,7 +348,7 @@ class Convolutions(TensorTransformer):
         layout = self.layout(tuple(T.shape[1:]))
         # The waveforms that look at one pair are convolved at once.
         most_waveforms = int(np.max(np.unique(layout.pairs, axis=0, return_counts=True)[1]))
-        n, step = T.shape[0], max(1, _CACHED // (max(_LENGTH + 1, most_waveforms) * math.prod(T.shape[1:])))
+        n, step = T.shape[0], max(1, _CACHED // (max(LENGTH + 1, most_waveforms) * math.prod(T.shape[1:])))
         blocks = [self.shares(T[start : min(n, start + step), ...], layout) for start in range(0, n, step)]
         return array_namespace(T).concat(blocks)
 
@@ -413,19 +414,19 @@ def _points(signals: Array, dilation: int) -> list[Array]:
 
     Beyond its ends a signal stays at its first and its last value.
     """
-    xp, times, reach = array_namespace(signals), signals.shape[-1], dilation * (_LENGTH // 2)
+    xp, times, reach = array_namespace(signals), signals.shape[-1], dilation * (LENGTH // 2)
     before, after = (
         xp.broadcast_to(end, (*signals.shape[:-1], reach)) for end in (signals[..., :1], signals[..., -1:])
     )
     padded = xp.concat([before, signals, after], axis=-1)
-    step = -(-times // _MOST_TIMES)
-    return [padded[..., i * dilation : i * dilation + times : step] for i in range(_LENGTH)]
+    step = -(-times // MOST_TIMES)
+    return [padded[..., i * dilation : i * dilation + times : step] for i in range(LENGTH)]
 
 
 def _pair(first: Array, second: Array, sign: Any) -> Array:
     """Add or subtract signals of root mean square one; what cancels but for rounding is exactly zero."""
     xp, both = array_namespace(first), first + sign * second
-    return xp.where(xp.mean(both**2, axis=-1, keepdims=True) > _CANCELLED**2, both, xp.zeros_like(both))
+    return xp.where(xp.mean(both**2, axis=-1, keepdims=True) > CANCELLED**2, both, xp.zeros_like(both))
 
 
 def _shares_above(signals: Array, waveforms: Array, dilations: list[int], thresholds: Array) -> Array:
@@ -442,7 +443,7 @@ def _shares_above(signals: Array, waveforms: Array, dilations: list[int], thresh
     array (dilations, waveforms, channels, n, thresholds), in double precision
     """
     xp = array_namespace(signals)
-    lowered = np.concatenate([waveforms, np.full((len(waveforms), 1), -_LOWERED)], axis=1)
+    lowered = np.concatenate([waveforms, np.full((len(waveforms), 1), -LOWERED)], axis=1)
     lowered = move_to(lowered, signals, signals.dtype)
     peaks = xp.max(xp.abs(signals), axis=-1, keepdims=True)
     levels = move_to(thresholds, signals, signals.dtype)
@@ -451,7 +452,7 @@ def _shares_above(signals: Array, waveforms: Array, dilations: list[int], thresh
         points = _points(signals, dilation)
         shape = points[0].shape
         stacked = xp.stack([*points, xp.broadcast_to(peaks, shape)])
-        response = xp.reshape(lowered @ xp.reshape(stacked, (_LENGTH + 1, -1)), (-1, *shape))
+        response = xp.reshape(lowered @ xp.reshape(stacked, (LENGTH + 1, -1)), (-1, *shape))
         above = [xp.astype(response > levels[d, :, :, None, None, q], xp.uint8) for q in range(levels.shape[-1])]
         counts = xp.stack([xp.sum(times, axis=-1, dtype=xp.uint8) for times in above], axis=-1)  # of at most 255
         shares.append(xp.astype(counts, widest(signals)["dtype"]) / response.shape[-1])

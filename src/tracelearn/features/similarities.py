@@ -26,10 +26,10 @@ from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
-__all__ = ["Similarities"]
+__all__ = ["SOFTENING", "Similarities"]
 
 # What is added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
-_SOFTENING = 1e-6
+SOFTENING = 1e-6
 _JITTER = 1e-6
 _HASHED = 256  # entries of a sample, in equal steps, of which its number is computed
 _ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no larger is none
@@ -259,7 +259,7 @@ class Similarities(TensorTransformer):
         """Find the similarity of every row to every point, (n, m)."""
         xp, P = array_namespace(Z), move_to(points, Z, Z.dtype)
         squares = xp.sum(Z**2, axis=1)[:, None] + xp.sum(P**2, axis=1)[None, :] - 2.0 * (Z @ P.T)
-        squares = xp.clip(squares, min=0.0) / self.width**2 + _SOFTENING
+        squares = xp.clip(squares, min=0.0) / self.width**2 + SOFTENING
         return xp.exp(-squares) if self.kernel == "gaussian" else xp.exp(-xp.sqrt(squares))
 
     def transform_tensors(self, T: Array) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -31,43 +30,36 @@ def blocks_of(n_samples: int, numbers_per_sample: int) -> Iterator[slice]:
 
 
 class TensorReader:
-    """Checks samples for one transformer and returns tensors; samples must be like those that it was fitted to, if any.
-
-    scikit-learn's checks write what they learn of the first samples on the estimator that they are given: here that is a copy,
-    ``holder``. This is the only place of ``features`` that knows.
-    """
+    """Checks samples for one transformer and returns tensors; later samples must be like the first, or like those of ``fit``."""
 
     def __init__(self, transformer: Any, *, is_fitted: bool) -> None:
-        self.holder = copy.copy(transformer)
-        self.knows_shape = is_fitted
+        self._name = type(transformer).__name__
+        self._tensor_shape = transformer.tensor_shape
+        self._shape: tuple[int, ...] | None = transformer.sample_shape_ if is_fitted else None
+        self.feature_names: Array | None = getattr(transformer, "feature_names_in_", None) if is_fitted else None
 
     def tensors(self, X: Any) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
         samples = read_rows(
             X,
-            name=type(self.holder).__name__,
-            tensor_shape=self.holder.tensor_shape,
-            known_shape=self.holder.sample_shape_ if self.knows_shape else None,
-            known_names=getattr(self.holder, "feature_names_in_", None) if self.knows_shape else None,
+            name=self._name,
+            tensor_shape=self._tensor_shape,
+            known_shape=self._shape,
+            known_names=self.feature_names,
             any_library=is_non_numpy(X),
         )
-        if not self.knows_shape:
-            self.holder.sample_shape_ = samples.sample_shape
-            if samples.feature_names is not None:
-                self.holder.feature_names_in_ = samples.feature_names
-            self.knows_shape = True
-        rows = samples.rows
-        return array_namespace(rows).reshape(as_dtype(rows, float_dtype(rows)), (-1, *samples.sample_shape))
+        if self._shape is None:
+            self._shape = samples.sample_shape
+            self.feature_names = samples.feature_names
+        rows = as_dtype(samples.rows, float_dtype(samples.rows))
+        return array_namespace(rows).reshape(rows, (-1, *self._shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of a sample."""
-        return tuple(self.holder.sample_shape_)
-
-    @property
-    def feature_names(self) -> Array | None:
-        """The names of the columns, where samples came as a data frame."""
-        return getattr(self.holder, "feature_names_in_", None)
+        """The shape of a sample, known after the first ones."""
+        if self._shape is None:
+            raise ValueError("Expected samples to be read before their shape is asked for, got none.")
+        return self._shape
 
 
 class TrainingSamples(ABC):

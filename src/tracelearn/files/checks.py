@@ -16,12 +16,12 @@ from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.estimators.lagged import LaggedRegressor
 from tracelearn.features import ModePCA, TensorTransformer
 from tracelearn.features.mode_pca import describe_components
-from tracelearn.moments import Moments
+from tracelearn.moments import Cancelled, Moments
 from tracelearn.penalties import Atom, Blocks, Latent, Overlap, Split, as_penalty
-from tracelearn.problems.batch import Solution
+from tracelearn.problems.problem import Solution
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.scikit_learn import make_constraint
-from tracelearn.search.cv import SelectionCV
+from tracelearn.search.estimators import TensorSearch
 
 __all__ = ["check_parts", "check_use"]
 
@@ -99,7 +99,7 @@ _NEEDED: dict[type, tuple[str, ...]] = {
     TraceNormModel: (*_LINEAR, "objective_", "patterns_", "_convergence", "_dtype"),
     HierarchicalTraceNormClassifier: (*_LINEAR, "classes_", "nodes_", "estimators_"),
     LaggedRegressor: (*_LINEAR[1:], "patterns_", "lags_", "model_", "moments_", "mode_ranks_", "_single"),
-    SelectionCV: (
+    TensorSearch: (
         *_LINEAR,
         "objective_",
         "alpha_",
@@ -153,8 +153,13 @@ def _check_penalty(penalty: Overlap | Latent | Blocks) -> None:
 
 def _check_moments(moments: Moments) -> None:
     (p,), (k,) = np.shape(moments.x_mean), np.shape(moments.y_mean)
-    parts = [np.asarray(part) for part in vars(moments).values()]
-    expect([part.shape for part in parts] == [(), (p,), (k,), (p, p), (p, k), (k,)], "moments of several sizes")
+    parts = [np.asarray(part) for name, part in vars(moments).items() if name != "cancelled"]
+    shapes = [(), (p,), (k,), (p, p), (p, k), (k,)]
+    if moments.cancelled is not None:
+        expect(isinstance(moments.cancelled, Cancelled), "moments of another kind")
+        parts += [np.asarray(part) for part in vars(moments.cancelled).values()]
+        shapes += [(p,), (k,), (p,), (k,)]
+    expect([part.shape for part in parts] == shapes, "moments of several sizes")
     expect(p > 0 and k > 0 and all(map(_numbers, parts)), "moments that are no numbers")
 
 
@@ -286,7 +291,7 @@ def _check_lagged(model: LaggedRegressor) -> None:
 _CHECKS: tuple[tuple[type, str, Callable[[Any], None]], ...] = (
     (object, "sample_shape_", _check_shapes),
     (TensorTransformer, "sample_shape_", _check_transformer),
-    (SelectionCV, "cv_results_", _check_search),
+    (TensorSearch, "cv_results_", _check_search),
     (HierarchicalTraceNormClassifier, "coef_", _check_tree),
     (LaggedRegressor, "coef_", _check_lagged),
 )

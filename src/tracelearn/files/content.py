@@ -32,7 +32,7 @@ from sklearn.pipeline import Pipeline
 from tracelearn.arrays.array_api import dtype_name, is_non_numpy, to_numpy
 from tracelearn.errors import expect
 from tracelearn.files.checks import check_parts
-from tracelearn.samples.npy import read_npy_header
+from tracelearn.io.npy import read_npy_header
 
 __all__ = ["UnknownTypeError", "full_name", "known_types", "read_content", "trusted_types", "write_content"]
 

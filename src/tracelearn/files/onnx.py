@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -14,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.errors import refuse
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.features.base import LinearTransformer
 from tracelearn.files.models import write_atomically
-from tracelearn.losses import Logistic, Loss, Multinomial, Poisson
+from tracelearn.files.onnx_views import Nodes, add_nodes
+from tracelearn.losses import LogLoss, Loss, Multinomial, Poisson
 from tracelearn.optional import require
-from tracelearn.search.cv import SelectionCV
+from tracelearn.search.estimators import TensorSearch
 
 __all__ = ["to_onnx"]
 
@@ -51,6 +52,7 @@ _PROBABILITIES = {
     """,
     False: "probabilities = Softmax <axis = 1> (linear)",
 }
+_DOUBLE = 11
 _KINDS = {"float16": "float16", "float32": "float", "float64": "double", "int64": "int64", "object": "string"}
 
 
@@ -64,13 +66,13 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     Parameters
     ----------
     model : TraceNormRegressor, TraceNormClassifier, TensorRegressor, TensorClassifier, or a Pipeline
-        One whose views are raw, whitened, or both; logarithms and second order are refused. The steps of a Pipeline
-        before the model are transformers of this package that are linear: ``TensorStandardScaler``, ``ModePCA``,
-        ``ModeWhitener``. They become part of the weights.
+        The views of a search, and the steps of a Pipeline before the model, are transformers of this package; any other is
+        refused. They become part of the graph.
     path : str or path, default=None
         File to write as well; one that is there is replaced.
     dtype : "float32", "float64", or a dtype such as np.float32, default=None
-        The precision of ``X``; by default that of ``coef_``. The graph computes in the precision of ``coef_`` in any case.
+        The precision of ``X``; by default that of ``coef_``. Transformers compute in double precision, the model in that of
+        ``coef_``.
 
     Returns
     -------
@@ -87,39 +89,27 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     """
     onnx = require("onnx", "onnx")
     *steps, last = model.named_steps.values() if isinstance(model, Pipeline) else [model]
-    steps = [step for step in steps if step not in (None, "passthrough")]
-    others = [step for step in steps if not isinstance(step, LinearTransformer)]
     refuse(
-        not isinstance(last, TraceNormModel | SelectionCV) or others,
-        "Expected a TraceNormRegressor, a TraceNormClassifier or one of their CV versions, in a Pipeline after "
-        f"TensorStandardScaler, ModePCA or ModeWhitener, got {type([*others, last][0]).__name__}: a graph has no such step.",
+        not isinstance(last, TraceNormModel | TensorSearch),
+        "Expected a TraceNormRegressor, a TraceNormClassifier or a search, alone or at the end of a Pipeline of transformers "
+        f"of this package, got {type(last).__name__}: a graph has no such step.",
     )
     check_is_fitted(last)
-    plain = getattr(last, "best_estimator_", last)
+    linear = getattr(last, "best_estimator_", last)
     refuse(
-        hasattr(plain, "confound_coef_"),
+        hasattr(linear, "confound_coef_"),
         "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them.",
     )
-    if not getattr(last, "_is_linear", lambda: True)():
-        raise ValueError(
-            f"Expected a model that is linear in samples, got one of the view {last.view_!r}: a graph has no such view, "
-            "so fit with views=['raw', 'whitened'], or export best_estimator_ and show it what features_ makes of samples."
-        )
-    given = _precision(dtype)
-    coef, intercept = to_numpy(last.coef_tensor_), np.atleast_1d(to_numpy(last.intercept_))
-    kept, coef = coef.dtype, coef.reshape(len(intercept), *last.sample_shape_)
-    for step in reversed(steps):  # scores are <W, M X + c> + b = <M' W, X> + b + <W, c>
-        constant = np.asarray(step.transform_tensors(np.zeros((1, *step.sample_shape_)))).reshape(1, *coef.shape[1:])
-        intercept = intercept + np.sum(coef * constant, axis=tuple(range(1, coef.ndim)))
-        coef = np.asarray(step.coef_to_input(coef))
-    built = _build(onnx, plain, coef.astype(kept), intercept, given or kept.name)
+    views = [step for step in (*steps, getattr(last, "features_", None)) if step not in (None, "passthrough")]
+    precision = _precision(dtype)
+    built = _build(onnx, views, linear, precision)
     if path is not None:
         write_atomically(path, built.SerializeToString())
     return built
 
 
 def _precision(dtype: Any) -> str | None:
-    """Return the name of a precision that was given as NumPy takes it: by name, by type or as a dtype."""
+    """Return the name of a precision that is given as NumPy takes it: by name, by type or as a dtype."""
     if dtype is None:
         return None
     try:
@@ -133,8 +123,13 @@ def _precision(dtype: Any) -> str | None:
     return name
 
 
-def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], given: str) -> Any:
-    """Write the text of a graph, have it read, and let ONNX check it."""
+def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -> Any:
+    """Write the text of a graph, have it read, put the nodes of transformers before it, and let ONNX check all."""
+    transformed, before = _transformed(views)
+    intercept = np.atleast_1d(to_numpy(model.intercept_))
+    coef = to_numpy(model.coef_tensor_).reshape(len(intercept), *model.sample_shape_)
+    precision = precision or coef.dtype.name
+    sample_shape = model.sample_shape_ if not views else views[0].sample_shape_
     if getattr(model, "_class_map", None) is not None:  # linear in the scores, and so in samples
         shown = to_numpy(model._class_map)
         coef, intercept = np.tensordot(shown[:-1].T, coef, 1), intercept @ shown[:-1] + shown[-1]
@@ -147,19 +142,22 @@ def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], g
         nodes += ["prediction = Gather <axis = 0> (classes, index)"]
         outputs = [f"{_KINDS[labels.dtype.name]}[n_samples] prediction"]
         outputs += [f"{kind}[n_samples{'' if is_one else f', {count}'}] scores"]
-        if isinstance(
-            model._loss(), Logistic | Multinomial
-        ):  # others may have probabilities that a graph does not know
+        if isinstance(model._loss(), LogLoss | Multinomial):  # others may have probabilities that a graph does not know
             nodes += [_PROBABILITIES[is_one]]
             outputs += [f"{kind}[n_samples, {len(labels)}] probabilities"]
     else:
         nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("linked"), _link(model._loss())]
         outputs = [f"{kind}[n_samples{'' if model._single else f', {count}'}] prediction"]
-    sample = ", ".join(map(str, ("n_samples", *coef.shape[1:])))
-    text = f"{type(model).__name__} ({_KINDS[given]}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
+    nodes = [node.replace("(X,", f"({transformed},") for node in nodes]
+    sample = ", ".join(map(str, ("n_samples", *sample_shape)))
+    text = f"{type(model).__name__} ({_KINDS[precision]}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
     graph = require("onnx.parser", "onnx").parse_graph(text)
+    after = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*before.nodes, *after])
+    graph.initializer.extend(before.constants)
     hold = require("onnx.numpy_helper", "onnx").from_array
-    used = {name for node in graph.node for name in node.input}
+    used = {name for node in after for name in node.input}
     graph.initializer.extend(
         hold(np.ascontiguousarray(values), name) for name, values in constants.items() if name in used
     )
@@ -173,6 +171,15 @@ def _build(onnx: Any, model: Any, coef: NDArray[Any], intercept: NDArray[Any], g
     )
     onnx.checker.check_model(built, full_check=True)
     return built
+
+
+def _transformed(views: Sequence[Any]) -> tuple[str, Nodes]:
+    """Make the nodes of transformers, each in double precision and rounded to that of X; return the name of the result."""
+    nodes, T = Nodes(), "X"
+    for view in views:
+        wide = nodes.add("Cast", T, to=_DOUBLE)
+        T = nodes.add("CastLike", add_nodes(nodes, view, wide), "X")
+    return T, nodes
 
 
 def _link(loss: Loss) -> str:

@@ -19,7 +19,8 @@ from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import Reading, ScoringPlan, axis_number, check_count, check_model, shares_system
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
 from tracelearn.inference.solving import solve_groups
-from tracelearn.problems.datafits import SpectralGram, Squares
+from tracelearn.problems.operators import SpectralGram
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.samples import unnamed

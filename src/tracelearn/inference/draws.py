@@ -17,8 +17,9 @@ from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import Reading, name_of_score, shares_system, without_confounds
 from tracelearn.inference.scoring import check_scores, score_sets
 from tracelearn.inference.solving import batches, solve_groups
-from tracelearn.problems.batch import in_basis, origin_of, variances_about
-from tracelearn.problems.datafits import SpectralGram, Squares
+from tracelearn.problems.basis import in_basis, origin_of, variances_about
+from tracelearn.problems.operators import SpectralGram
+from tracelearn.problems.squares import Squares
 from tracelearn.search.splits import predicted_class
 
 __all__ = ["Drawn", "Fits", "Study", "degrees_of", "draw", "fit_one_by_one", "fit_together", "jackknifed"]

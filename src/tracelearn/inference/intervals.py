@@ -263,7 +263,8 @@ def bootstrap(
     refuse(not 0 < level < 1, f"Expected a level between 0 and 1, got {level}.")
     refuse(
         not is_trace_norm_model(model),
-        f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search.",
+        f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: of a search pass its "
+        "linear_estimator() with transform(X).",
     )
     X, y, _ = unnamed(X, y)
     X, labels = to_numpy(X), read_labels(X, y)

@@ -162,8 +162,8 @@ def map_test(
     refuse(not 0 < threshold < 1, f"Expected a threshold between 0 and 1, got {threshold}.")
     refuse(
         not shares_system(model),
-        f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: pass the "
-        "best_estimator_ of a search.",
+        f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: of a "
+        "search pass its linear_estimator() with transform(X).",
     )
     X, y, modes = unnamed(X, y)
     reading = Reading.of(model, X, y, confounds)

@@ -27,11 +27,11 @@ from tracelearn.inference.reading import (
     without_confounds,
 )
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
-from tracelearn.inference.searches import best_scores, can_repeat_as_batch, chosen_model
+from tracelearn.inference.searches import best_scores, can_repeat_as_batch, chosen_model, score_of_choice
 from tracelearn.inference.solving import Pace, batches, solve_sets
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.search.folds import Folds, make_folds
+from tracelearn.search.folds import Folds, fold_of_sample, make_folds
 
 __all__ = ["Exchange", "PermutationTest", "choose_exchange", "exact_where_close", "p_value", "permutation_test"]
 
@@ -113,23 +113,12 @@ def _folds_and_exchange(cv: Any, labels: Array, groups: Array | None, *, classif
     # Folds of whole groups must not look at the labels that these will exchange.
     folds = make_folds(cv, labels, groups, classifier=classifier and not whole_groups)
     stratified = classifier and (isinstance(cv, int) or isinstance(cv, StratifiedKFold | StratifiedGroupKFold))
-    exchange = choose_exchange(labels, groups, _fold_of_each(folds, len(labels)) if stratified else None)
+    exchange = choose_exchange(labels, groups, fold_of_sample(folds) if stratified else None)
     refuse(
         exchange.strata is not None and len(np.unique(exchange.strata)) == len(labels),
         "Expected groups of several samples to exchange targets within, got one sample in each group.",
     )
     return folds, exchange
-
-
-def _fold_of_each(folds: Folds, n_samples: int) -> Array | None:
-    """Find the fold that holds each sample out, (n,); None unless every sample is held out once."""
-    held_out = np.concatenate([test for _, test in folds.splits])
-    if not np.array_equal(np.sort(held_out), np.arange(n_samples)):
-        return None
-    fold_of = np.empty(n_samples, dtype=int)
-    for fold, (_, test) in enumerate(folds.splits):
-        fold_of[test] = fold
-    return fold_of
 
 
 # --- the test ---------------------------------------------------------------------------------------------------------
@@ -142,7 +131,7 @@ class PermutationTest:
     Attributes
     ----------
     score : float
-        Mean held-out score over folds; with ``selection="repeat"`` that of what the search chose, its ``raw_score_``.
+        Mean held-out score over folds; with ``selection="repeat"`` that of what the search chose, without a correction.
     p_value : float
         ``(1 + permutations whose score is as good) / (1 + permutations)``.
     null : array of shape (n_permutations,)
@@ -272,7 +261,7 @@ def permutation_test(
     if searches and selection == "fixed":
         model, X = chosen_model(model.fit(X, y, groups=groups, confounds=confounds), X)
     elif searches:
-        model = model.set_params(cv=folds.splits)
+        model = model.set_params(cv=list(folds.splits))
     if shares_system(model):
         method, scores = "batch", _batch_scores(Reading.of(model, X, y, confounds), folds, scoring, order, tol)
     elif is_search(model) and can_repeat_as_batch(model):
@@ -290,7 +279,7 @@ def _refitted_scores(
     """Score a model by fits one by one, for every order (S, n) of the targets: (S,)."""
     X, y = np.asarray(X), to_numpy(y)
     if is_search(model):
-        return _one_by_one(lambda samples: clone(model).fit(X, y[samples], confounds=confounds).raw_score_, order)
+        return _one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], confounds=confounds)), order)
     scorer = check_scoring(model, scoring)
     cleaned = []
     for train, _ in folds.splits:

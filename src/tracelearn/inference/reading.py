@@ -24,6 +24,7 @@ from tracelearn.samples.samples import Block, Samples, as_raw
 from tracelearn.samples.scikit_learn import check_parameters
 from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import Folds, make_folds
+from tracelearn.search.linear_cv import LinearCV
 
 __all__ = [
     "Reading",
@@ -68,8 +69,8 @@ def is_trace_norm_model(model: Any) -> bool:
 
 
 def is_search(model: Any) -> bool:
-    """Tell whether a model is a ``TensorRegressor`` or ``TensorClassifier``, which choose by cross-validation of their own."""
-    return isinstance(model, TensorSearch)
+    """Tell whether a model chooses by cross-validation: a ``TensorRegressor``, a ``TraceNormRegressorCV``, or for classes."""
+    return isinstance(model, TensorSearch | LinearCV)
 
 
 def shares_system(model: Any) -> bool:

@@ -14,7 +14,8 @@ from tracelearn.inference.reading import Reading
 from tracelearn.inference.scoring import score_sets
 from tracelearn.inference.solving import batches
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems, alpha_max
+from tracelearn.problems.problem import Problems, alpha_max
+from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import Folds
 from tracelearn.search.paths import (
     RIDGES,
@@ -25,10 +26,9 @@ from tracelearn.search.paths import (
     smoothed,
 )
 from tracelearn.search.splits import Models, SplitSamples, Targets, split_samples
-from tracelearn.search.views import Blend, FittedView, blend_views, transformed
 from tracelearn.solvers import admm
 
-__all__ = ["best_scores", "can_repeat_as_batch", "chosen_model"]
+__all__ = ["best_scores", "can_repeat_as_batch", "chosen_model", "score_of_choice"]
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
@@ -38,27 +38,35 @@ _ITERATIONS = 60  # for each alpha, at most
 # --- the choice kept --------------------------------------------------------------------------------------------------
 
 
-def chosen_model(search: Any, X: Any) -> tuple[Any, Array]:
-    """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as the chosen views show them."""
-    tensors = np.reshape(to_numpy(X), (len(X), *search.sample_shape_))
-    views = {}
-    for name, transformer in search.views_.items():
-        shown = transformed(transformer, tensors)
-        views[name] = FittedView(name, transformer, tuple(shown.shape[1:]), shown.reshape(len(X), -1))
-    blended = blend_views(Blend(tuple(views)), views, np.ones(len(X)), search.penalty)
-    kind = TraceNormClassifier if is_classifier(search) else TraceNormRegressor
-    model = kind(
+def chosen_model(search: Any, X: Any) -> tuple[Any, Any]:
+    """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as it sees them."""
+    if isinstance(search, TensorSearch):
+        return search.linear_estimator(), search.transform(X)
+    options = {"class_weight": search.class_weight} if is_classifier(search) else {}
+    model = _kind_of(search)(
         search.alpha_,
         ridge=search.ridge_,
-        loss=search.loss_ if isinstance(search.loss, str) else search.loss,
-        penalty=blended.penalty,
+        mode_weights=search.mode_weights_,
+        loss=search.loss,
+        penalty=search.penalty,
+        target_mode=search.target_mode,
+        scaling=search.scaling,
         fit_intercept=search.fit_intercept,
+        tensor_shape=search.tensor_shape,
         tol=search.tol,
         max_iter=search.max_iter,
+        **options,
     )
-    if is_classifier(search):
-        model = model.set_params(class_weight=search.class_weight)
-    return model, blended.rows.reshape(len(X), *blended.shape)
+    return model, X
+
+
+def score_of_choice(search: Any) -> float:
+    """Find the mean held-out score of what a fitted search has chosen, without a correction for the choice."""
+    return float(search.raw_score_ if isinstance(search, TensorSearch) else search.best_score_)
+
+
+def _kind_of(search: Any) -> Any:
+    return TraceNormClassifier if is_classifier(search) else TraceNormRegressor
 
 
 # --- the choice repeated ----------------------------------------------------------------------------------------------
@@ -66,7 +74,12 @@ def chosen_model(search: Any, X: Any) -> tuple[Any, Array]:
 
 def can_repeat_as_batch(search: Any) -> bool:
     """Tell whether a search chooses alpha and ridge alone: other choices, and weights of classes, change the system."""
-    if search.views is not None or search.one_standard_error or search.max_time is not None:
+    if (
+        not isinstance(search, TensorSearch)
+        or search.views is not None
+        or search.one_standard_error
+        or search.max_time is not None
+    ):
         return False
     if is_classifier(search):
         asks_losses = search.loss == "auto" and search.scoring is None
@@ -78,8 +91,7 @@ def best_scores(
     search: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array
 ) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
-    kind = TraceNormClassifier if is_classifier(search) else TraceNormRegressor
-    model = kind(loss="squared_error", fit_intercept=search.fit_intercept, tensor_shape=search.tensor_shape)
+    model = _kind_of(search)(loss="squared_error", fit_intercept=search.fit_intercept, tensor_shape=search.tensor_shape)
     reading = Reading.of(model, X, y, confounds)
     size = len(folds) * reading.samples.n_targets * reading.samples.n_features
     scores = np.empty(len(order))

@@ -19,8 +19,10 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.errors import warn
 from tracelearn.fitting import Settings, state_problems
 from tracelearn.inference.reading import Reading
-from tracelearn.problems.batch import Problems, Solution, choose_form, datafit
-from tracelearn.problems.datafits import DataFit, Squares
+from tracelearn.problems.data_fit import DataFit
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.problem import Problems, Solution
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples
 from tracelearn.solvers import admm
@@ -150,10 +152,9 @@ def _one_by_one(samples: Samples, n_sets: int) -> Iterator[Samples]:
 def _data_fit_of_sets(reading: Reading, samples: Samples, n_sets: int) -> Any:
     """Build the data fit of all sets."""
     settings, loss = reading.settings, reading.loss
-    data_fit = datafit(
+    data_fit: Any = choose_form(samples, loss).data_fit(
         samples,
         loss,
-        choose_form(samples, loss),
         ridge=settings.ridge,
         joint=settings.target_mode and n_sets == 1,
         fit_intercept=settings.fit_intercept,

@@ -1,4 +1,4 @@
-"""The paper under its own names: its algorithms as printed, as functions and as estimators, and its experiment."""
+"""The paper's six algorithms under its own names, as functions and as estimators."""
 
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, algorithm2
 from tracelearn.paper.estimators import PaperClassifier, PaperRegressor

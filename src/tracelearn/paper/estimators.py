@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
 from tracelearn.errors import warn
-from tracelearn.losses import Squared
+from tracelearn.losses import SquaredError
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
 from tracelearn.samples.checks import Rows, check_place, check_range, read_labels, read_rows, read_targets
@@ -137,7 +137,8 @@ class _PaperModel(BaseEstimator):
         """Learn as ``fit`` does, and yield this model after every iteration, or every update of an online algorithm."""
         self._validate_params()
         rows, Y = self._read(X, y, reset=True)
-        self.__dict__.pop("moments_", None)
+        if hasattr(self, "moments_"):
+            del self.moments_
         return self._steps(rows, Y)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
@@ -362,4 +363,4 @@ class PaperClassifier(ClassifierMixin, _PaperModel):
                 raise ValueError(f"Expected the classes of the first call, {known}, got {classes.tolist()}.")
             classes = self.classes_
         y, self.classes_ = read_labels(y, rows, classes)
-        return Squared().encode(as_dtype(move_to(y[:, None] == self.classes_[None, :], rows), rows.dtype))
+        return SquaredError().encode(as_dtype(move_to(y[:, None] == self.classes_[None, :], rows), rows.dtype))

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array, n_rank
+from tracelearn.arrays.tensors import Array
 from tracelearn.errors import refuse
 from tracelearn.optional import require
 from tracelearn.plotting.canvas import (
@@ -22,8 +22,7 @@ from tracelearn.plotting.canvas import (
     looks_of,
     whole_ticks,
 )
-from tracelearn.plotting.modes import as_modes, check_model, cv_curve
-from tracelearn.search import TraceNormPath
+from tracelearn.plotting.modes import check_model, cv_curve
 from tracelearn.streaming.run import StreamReport
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
@@ -56,14 +55,12 @@ class PathDisplay(OnePanel):
 
     Examples
     --------
-    >>> from tracelearn import TensorRegressor, trace_norm_path
+    >>> from tracelearn import TensorRegressor
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.plotting import PathDisplay
     >>> X, y, W = make_low_rank_regression(200, (5, 4), rank=1, random_state=0)
     >>> PathDisplay.from_estimator(TensorRegressor(alphas=10).fit(X, y)).ax_.get_ylabel()
     'held-out R²'
-    >>> PathDisplay.from_path(trace_norm_path(X, y, alphas=10)).values.shape
-    (10, 2)
     """
 
     alphas: Array
@@ -91,42 +88,6 @@ class PathDisplay(OnePanel):
         if not np.any(found.alphas):  # ridge or logistic regression was chosen, without a trace norm
             shown |= {"alphas": to_numpy(estimator.ridges_), "alpha": float(estimator.ridge_), "strength": "ridge"}
         return cls(values=found.mean, labels=["mean over folds"], **shown).plot(ax)
-
-    @classmethod
-    def from_path(
-        cls, path: TraceNormPath, *, sample_shape: Any = None, mode_names: Any = None, ax: Any = None
-    ) -> Self:
-        """Draw the rank of the weights in each mode; with several targets, the largest over them.
-
-        Parameters
-        ----------
-        path : what ``trace_norm_path`` returns
-        sample_shape : tuple of ints, default=None
-            The shape of a sample; None finds it in the path.
-        mode_names : sequence of N str, default=None
-        ax : matplotlib axes, default=None
-            None makes a figure.
-        """
-        refuse(
-            not isinstance(path, TraceNormPath),
-            f"Expected what trace_norm_path returns, got {type(path).__name__}: pass a model with cross-validation to "
-            "from_estimator.",
-        )
-        coefs = to_numpy(path.coefs)
-        single = to_numpy(path.intercepts).ndim == 1
-        shape = coefs.shape[1 if single else 2 :] if sample_shape is None else tuple(sample_shape)
-        refuse(
-            coefs.shape[coefs.ndim - len(shape) :] != shape or coefs.ndim - len(shape) not in (1, 2),
-            f"Expected the shape of a sample at the end of that of the weights, {coefs.shape[1:]}, got {shape}: leave "
-            "sample_shape out.",
-        )
-        tensors = coefs.reshape(len(coefs), -1, *shape)
-        # The level below which mode_ranks_ of a model takes a singular value for rounding.
-        level = 10 * max(shape) * float(np.finfo(coefs.dtype).eps)
-        ranks = [[max(n_rank(W, mode, rtol=level) for W in point) for mode in range(len(shape))] for point in tensors]
-        names = [mode.name for mode in as_modes(shape, mode_names)]
-        quantity = "rank" if tensors.shape[1] == 1 else "largest rank over targets"
-        return cls(alphas=to_numpy(path.alphas), values=np.array(ranks), labels=names, quantity=quantity).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""

@@ -7,28 +7,29 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, multiplies_singles_faster
-from tracelearn.arrays.linalg import coupled_gram, positive_part, replayed, squared, with_ones
+from tracelearn.arrays.linalg import pairwise_grams, positive_part, squared
+from tracelearn.arrays.span import short_basis, span
 from tracelearn.arrays.subspaces import Subspaces
 from tracelearn.losses import Loss
 from tracelearn.moments import Accumulator, Moments
-from tracelearn.problems.datafits import (
+from tracelearn.problems.data_fit import Solvers, least_value, repeated, summed
+from tracelearn.problems.operators import (
+    Centred,
+    Coupled,
     Gram,
     InBasis,
-    Solvers,
+    Operator,
+    Passes,
+    Rows,
     SpectralGram,
-    Squares,
-    least_value,
-    repeated,
-    short_basis,
-    span,
     stacked,
-    summed,
 )
-from tracelearn.problems.operators import Centred, Coupled, Operator, Passes
-from tracelearn.problems.sparse import FEW, SparseGram
+from tracelearn.problems.sparse_operators import FEW, SparseGram
+from tracelearn.problems.squares import Squares, quadratic_model
 from tracelearn.samples.samples import Block, Samples
 
 __all__ = ["SampleLoss"]
@@ -66,7 +67,7 @@ def _moved(samples: Samples, x: Array | None, y: Array | None) -> Samples:
     def moved(block: Block) -> Block:
         return replace(block, X=block.X if x is None else block.X - x, Y=block.Y if y is None else block.Y - y)
 
-    return samples._mapped(moved)
+    return samples.mapped_blocks(moved)
 
 
 class _Share:
@@ -77,32 +78,19 @@ class _Share:
     """
 
     def __init__(self) -> None:
-        self.value, self._lowered = 1.0, 0
+        self.value = 1.0
+        self._lowered = 0
 
     def follow(self, seen: float) -> bool:
         """Take note of what was seen; tell whether the value has changed."""
-        before, wanted = self.value, min(1.0, max(1.5 * seen, _LEAST_SHARE))
+        before = self.value
+        wanted = min(1.0, max(1.5 * seen, _LEAST_SHARE))
         if seen > before:
             self.value = wanted
         elif seen < 0.5 * before and self._lowered < _LOWERINGS:
-            self.value, self._lowered = wanted, self._lowered + 1
+            self.value = wanted
+            self._lowered += 1
         return self.value != before
-
-
-# What is summed over targets and scores: functions of their arguments alone, which a GPU can record.
-
-
-def _forces(loss: Loss, shift: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
-    """Return the mean loss, the forces of the samples, their sum, and their mean square."""
-    derivative = loss.derivative(Y, z + shift)
-    forces = derivative * share[:, None]
-    balance = array_namespace(forces).sum(forces, axis=0)
-    return share @ loss.value(Y, z + shift), forces, balance, share @ derivative**2
-
-
-def _conjugates(loss: Loss, shift: Array, scale: Array, Y: Array, share: Array, z: Array) -> Array:
-    """Average the conjugate at the scaled forces."""
-    return share @ loss.conjugate(Y, scale * loss.derivative(Y, z + shift))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,29 +126,29 @@ class LossEvaluation:
         gradient = unit * ((self.force + curvature * sizes) * length + 2.0 * xp.sqrt(fit.ridge * self.ridge_value))
         if not fit.fit_intercept:
             return value, gradient
-        rest = summed(xp.abs(self.imbalance), n)
-        return value + rest * sizes, gradient + rest * length
+        imbalance = summed(xp.abs(self.imbalance), n)
+        return value + imbalance * sizes, gradient + imbalance * length
 
     def least_value(self, error: Array) -> Array:
         """Bound the least loss from below, where there is a ridge and the length of the gradient may be off by an error."""
         return least_value(self.value, self.gradient, 2.0 * self.fit.ridge, error)
 
-    def dual_value(self, most: Array) -> Array:
+    def dual_value(self, largest_scale: Array) -> Array:
         """Evaluate minus the mean conjugate at the scaled forces, less the ridge term.
 
         A scale of one is best: at the optimum the forces are the dual answer. It is zero where they do not sum to zero as the
         free intercept asks: then they prove nothing, but that no loss is negative.
         """
-        xp, scale = array_namespace(self.value), most
+        xp, scale = array_namespace(self.value), largest_scale
         if self.fit.fit_intercept:
             allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self.force
             scale = scale * xp.astype(summed(xp.abs(self.imbalance), scale.shape[0]) <= allowed, scale.dtype)
-        loss, shift, wide = self.fit.loss, self.shift, repeated(scale, self.shift.shape[0])
+        loss, shift, scale_of_target = self.fit.loss, self.shift, repeated(scale, self.shift.shape[0])
 
         def conjugate(X: Array, Y: Array, share: Array, z: Array) -> Array:
-            return replayed(z, _conjugates, loss, shift, wide, Y, share, z)
+            return share @ loss.conjugate(Y, scale_of_target * loss.derivative(Y, z + shift))
 
-        mean = self.fit._targets.total(conjugate, self.scores)
+        mean = self.fit.without_rows.total(conjugate, self.scores)
         return -summed(mean, scale.shape[0]) - scale**2 * self.ridge_value
 
 
@@ -176,8 +164,9 @@ class SampleLoss:
     origin: Array  # what was subtracted from the samples (p,)
     y_origin: Array | None = None  # and from the targets (K,)
     fit_intercept: bool = True
-    matrix_free: bool = False
-    single: bool = False  # whether models of second order are found in single precision, which leads to the same answer
+    in_passes: bool = False
+    # Whether Hessians are found in single precision, which takes half the time: Newton's steps lead to the same answer.
+    single_hessians: bool = False
     n_groups: int = 1
 
     @classmethod
@@ -189,7 +178,7 @@ class SampleLoss:
         ridge: float = 0.0,
         joint: bool = False,
         fit_intercept: bool = True,
-        matrix_free: bool = False,
+        in_passes: bool = False,
     ) -> SampleLoss:
         """Read samples: one problem for each target where the loss is separable, unless ``joint``."""
         cut = samples.in_small_blocks()
@@ -200,33 +189,48 @@ class SampleLoss:
             first = rows[0, :]
             mean = first + cut.total(lambda X, Y, share, z: share @ (X - first))
         mean = mean if fit_intercept else 0.0 * mean
-        origin, y_origin = 0.0 * mean, y_mean if fit_intercept and loss.is_shift_invariant else None
-        far = fit_intercept and _is_far(mean, squares) and not is_sparse(samples.like)
-        if far or y_origin is not None:
-            samples = _moved(samples, mean if far else None, y_origin)
-        if far:
-            origin, mean = mean, samples.total(lambda X, Y, share, z: share @ X)
+        origin = 0.0 * mean
+        y_origin = y_mean if fit_intercept and loss.is_shift_invariant else None
+        is_far = fit_intercept and _is_far(mean, squares) and not is_sparse(samples.like)
+        if is_far or y_origin is not None:
+            samples = _moved(samples, mean if is_far else None, y_origin)
+        if is_far:
+            origin = mean
+            mean = samples.total(lambda X, Y, share, z: share @ X)
             squares = samples.total(lambda X, Y, share, z: share @ squared(X))
-        together = joint or not loss.is_separable
-        ridges = xp.full((1 if together else samples.n_targets,), ridge, dtype=mean.dtype, device=device(mean))
-        in_range = _SMALLEST < float(xp.min(squares)) and float(xp.max(squares)) < 1.0 / _SMALLEST
-        many = loss.is_separable and mean.shape[0] >= _MANY
-        single = many and in_range and multiplies_singles_faster(mean)
-        return cls(loss, samples, ridges, mean, squares, origin, y_origin, fit_intercept, matrix_free, single)
+        n_problems = 1 if joint or not loss.is_separable else samples.n_targets
+        is_in_range = _SMALLEST < float(xp.min(squares)) and float(xp.max(squares)) < 1.0 / _SMALLEST
+        return cls(
+            loss=loss,
+            samples=samples,
+            ridge=xp.full((n_problems,), ridge, dtype=mean.dtype, device=device(mean)),
+            x_mean=mean,
+            squares=squares,
+            origin=origin,
+            y_origin=y_origin,
+            fit_intercept=fit_intercept,
+            in_passes=in_passes,
+            single_hessians=mean.shape[0] >= _MANY and is_in_range and multiplies_singles_faster(mean),
+        )
 
     @property
-    def model_error(self) -> float:
-        """Models are about right: the loss is no square."""
-        return 1.0
+    def is_quadratic(self) -> bool:
+        """False: the squared loss has moments."""
+        return False
 
     @property
-    def is_exact(self) -> bool:
-        """Whether models are in double precision."""
-        return not self.single
+    def has_bounded_curvature(self) -> bool:
+        """Whether there is a bound of the second derivative, and so an ``operator``."""
+        return self.loss.curvature is not None
 
-    def exact(self) -> SampleLoss:
+    @property
+    def has_rough_models(self) -> bool:
+        """Whether models are found in single precision."""
+        return self.single_hessians
+
+    def with_exact_models(self) -> SampleLoss:
         """State the same problems with models in double precision."""
-        return replace(self, single=False) if self.single else self
+        return replace(self, single_hessians=False) if self.single_hessians else self
 
     @property
     def n_problems(self) -> int:
@@ -250,8 +254,8 @@ class SampleLoss:
 
         Where targets that are coupled make the Hessian expensive, ADMM comes close enough for a path sooner.
         """
-        if self.matrix_free:
-            return Solvers("subspaces", "apg-adm")
+        if self.in_passes:
+            return Solvers("subspaces", "apg")
         few = self.loss.is_separable or self.samples.n_targets * self._n_unknowns <= _SMALL_HESSIAN
         return Solvers("newton", "newton" if few else "admm")
 
@@ -264,11 +268,12 @@ class SampleLoss:
                 f"Expected a loss of bounded curvature for this solver, got {self.loss!r}: use solver='newton', and fewer "
                 "features or samples if they do not fit."
             )
-        if self.matrix_free:
-            found: Operator = Passes(self.samples.total, self.x_mean, curvature)
+        bound: Operator
+        if self.in_passes:
+            bound = Passes(self.samples.total, self.x_mean, curvature)
         else:
-            (found,) = self._covariances(lambda Y, share, z: curvature * share[:, None])
-        return found if self.loss.is_separable else Centred(_spectral(found))
+            (bound,) = self._covariances(lambda Y, share, z: curvature * share[:, None])
+        return bound if self.loss.is_separable else Centred(_spectral(bound))
 
     @cached_property
     def at_zero(self) -> LossEvaluation:
@@ -283,7 +288,7 @@ class SampleLoss:
         if not self.fit_intercept:
             return start
         return self.loss.intercept(
-            lambda term: self._targets.total(lambda X, Y, share, z: term(Y, z, share), scores), start
+            lambda term: self.without_rows.total(lambda X, Y, share, z: term(Y, z, share), scores), start
         )
 
     def evaluate(self, W: Array, near: LossEvaluation | None = None) -> LossEvaluation:
@@ -297,8 +302,9 @@ class SampleLoss:
         shift = self._shift(scores, None if near is None else near.shift)
 
         def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
-            value, forces, *rest = replayed(z, _forces, loss, shift, Y, share, z)
-            return value, forces.T @ X, *rest
+            derivative = loss.derivative(Y, z + shift)
+            forces = derivative * share[:, None]
+            return share @ loss.value(Y, z + shift), forces.T @ X, xp.sum(forces, axis=0), share @ derivative**2
 
         value, gradient, imbalance, squares = self.samples.total(sums, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
@@ -306,7 +312,11 @@ class SampleLoss:
         value, force = summed(value, self.n_problems) + ridge_value, xp.sqrt(summed(squares, self.n_problems))
         return LossEvaluation(value, gradient, self, scores, shift, imbalance, force, ridge_value, W)
 
-    def updater(self, shift: Array) -> Callable[[Array, Array], Array]:
+    def shifted_solver(self, shift: Array) -> Rows:
+        """Factor the bound of the Hessian, with twice the ridge and a shift on its diagonal."""
+        return self.operator.solver(repeated(2.0 * self.ridge + shift, self.samples.n_targets))
+
+    def updater(self, shift: Array, solve: Rows | None = None) -> Callable[[Array, Array], Array]:
         """Return the minimiser of a quadratic model of the loss around W: one pass over the samples, one solve.
 
         The model is the bound ``operator``. Where targets are coupled, and models of second order expensive, it is times a share
@@ -314,60 +324,58 @@ class SampleLoss:
         by the bound would be as much too short.
         """
         ridge = repeated(self.ridge, self.samples.n_targets)
-        shift = 2.0 * ridge + repeated(shift, self.samples.n_targets)
+        level = 2.0 * ridge + repeated(shift, self.samples.n_targets)
+        solve = self.shifted_solver(shift) if solve is None else solve
         share, follows = _Share(), not self.loss.is_separable
-        solve = self.operator.solver(shift)
         before: tuple[LossEvaluation, Array] | None = None
 
         def update(W: Array, pull: Array) -> Array:
             nonlocal solve, before
-            xp, at = array_namespace(W), self.evaluate(W, None if before is None else before[0])
-            image = self.operator.apply(at.W)
-            if before is not None and follows and share.follow(self._seen(before, (at, image))):
-                solve = self.operator.solver(shift / share.value)
-            before = at, image
-            free = at.gradient - 2.0 * ridge[:, None] * at.W
-            return xp.reshape(solve(image + (xp.reshape(pull, free.shape) - free) / share.value), W.shape)
+            xp = array_namespace(W)
+            evaluation = self.evaluate(W, None if before is None else before[0])
+            image = self.operator.apply(evaluation.W)
+            if before is not None and follows and share.follow(self._curvature_share(*before, evaluation, image)):
+                solve = self.operator.solver(level / share.value)
+            before = evaluation, image
+            free = evaluation.gradient - 2.0 * ridge[:, None] * evaluation.W
+            target = image + (xp.reshape(pull, free.shape) - free) / share.value
+            return xp.reshape(solve(target), W.shape)  # type: ignore[misc]
 
         return update
 
-    def _seen(self, one: tuple[LossEvaluation, Array], other: tuple[LossEvaluation, Array]) -> float:
+    def _curvature_share(
+        self, before: LossEvaluation, image_before: Array, after: LossEvaluation, image_after: Array
+    ) -> float:
         """Measure the curvature between two weights, as a share of its bound: the largest over the problems.
 
         What rounding may hide is added, so that steps too small to show anything are taken by the bound.
         """
-        (at, image), (then, image_then) = one, other
-        xp, n = array_namespace(image), self.n_problems
-        step = then.W - at.W
-        change = then.gradient - at.gradient - 2.0 * repeated(self.ridge, step.shape[0])[:, None] * step
-        hidden = 100.0 * float(xp.finfo(step.dtype).eps) * xp.max(xp.abs(at.gradient)) * xp.abs(step)
-        found = summed(xp.sum(change * step + hidden, axis=1), n)
-        bound = summed(xp.sum((image_then - image) * step, axis=1), n)
-        is_less, whole = bound > found, xp.ones_like(bound)
-        return float(xp.max(xp.where(is_less, found / xp.where(is_less, bound, whole), whole)))
+        xp, n = array_namespace(image_after), self.n_problems
+        step = after.W - before.W
+        change = after.gradient - before.gradient - 2.0 * repeated(self.ridge, step.shape[0])[:, None] * step
+        rounding = 100.0 * float(xp.finfo(step.dtype).eps) * xp.max(xp.abs(before.gradient)) * xp.abs(step)
+        seen = summed(xp.sum(change * step + rounding, axis=1), n)
+        bound = summed(xp.sum((image_after - image_before) * step, axis=1), n)
+        is_less, ones = bound > seen, xp.ones_like(bound)
+        return float(xp.max(xp.where(is_less, seen / xp.where(is_less, bound, ones), ones)))
 
-    def model(self, W: Array, at: LossEvaluation) -> Squares | None:
+    def model(self, W: Array, evaluation: LossEvaluation) -> Squares | None:
         """Expand the loss to second order around W, the intercept eliminated, as one problem of squares.
 
         Up to a constant it is a weighted least-squares problem whose weights are the curvatures of the samples. None
         where the targets are coupled and too many for a Hessian of all of them.
         """
-        xp, W = array_namespace(W), at.W
+        W = evaluation.W
         operator: Operator
         if not self.loss.is_separable:
             if W.shape[0] * self._n_unknowns > _LARGEST_HESSIAN:
                 return None
-            operator = self._coupled(at)
+            operator = self._coupled_hessian(evaluation)
         else:
-            operators = self._curved(at)
-            operator = operators[0] if len(operators) == 1 else stacked(operators)
-        image = operator.apply(W)
-        free = at.gradient - 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
-        # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.
-        constant = at.value - xp.sum(free * W) + 0.5 * xp.sum(image * W) + 10.0 * self.at_zero.value
-        nothing = xp.zeros_like(W[:, 0])
-        target = (nothing + 1.0) * constant / W.shape[0]
-        return Squares(operator, 0.5 * (image - free), target, self.ridge, nothing, nothing)
+            hessians = self._hessians(evaluation)
+            operator = hessians[0] if len(hessians) == 1 else stacked(hessians)
+        free = evaluation.gradient - 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
+        return quadratic_model(operator, W, evaluation.value, free, self.ridge, self.at_zero.value)
 
     @cached_property
     def _basis(self) -> tuple[Array, Array] | None:
@@ -391,39 +399,40 @@ class SampleLoss:
     def _curvatures(self, Y: Array, z: Array) -> Array:
         return array_namespace(z).clip(self.loss.curvatures(Y, z), min=_LEAST_CURVATURE)
 
-    def _coupled(self, at: LossEvaluation) -> Coupled:
-        """Build the Hessian of all targets together, the intercepts eliminated."""
-        loss, shift, basis = self.loss, at.shift, self._basis
+    def _coupled_hessian(self, evaluation: LossEvaluation) -> Coupled:
+        """Build the Hessian of all targets together, the intercepts eliminated.
+
+        Equal scores of all targets change nothing, so it is kept for the contrasts between targets, of which there is one less.
+        """
+        loss, shift, basis = self.loss, evaluation.shift, self._basis
         xp, K = array_namespace(shift), shift.shape[0]
+        contrasts = target_contrasts(shift)
 
-        def hessian(X: Array, Y: Array, share: Array, z: Array) -> Array:
-            weights, coupling = self._curvatures(Y, z + shift), loss.coupling(Y, z + shift)
+        def hessian(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
+            coupling = loss.coupling(Y, z + shift)
             assert coupling is not None
-            if basis is not None:
-                X = basis[1]
-            elif not is_sparse(X):
-                # What the intercepts explain is subtracted below, and a large mean would take all digits with it.
-                X = X - self.x_mean
-            return coupled_gram(with_ones(X), weights, coupling, share)
+            rows = X if basis is None else basis[1]
+            # What the intercepts explain is subtracted below, and a large mean would take all digits with it.
+            origin = self.x_mean if basis is None else None
+            return pairwise_grams(rows, coupling, share, contrasts, origin=origin, single=self.single_hessians)
 
-        whole = self.samples.total(hessian, at.scores)
-        size = whole.shape[1] - 1
-        inside = xp.reshape(whole[:, :size, :, :size], (K * size, K * size))
+        inside, cross, corner = self.samples.total(hessian, evaluation.scores)
+        size = (K - 1) * inside.shape[1]
+        inside = xp.reshape(inside, (size, size))
         if self.fit_intercept:
-            cross = xp.reshape(whole[:, :size, :, size:], (K * size, K))
-            # The intercepts' own Hessian is singular along equal shifts; a constant in all entries mends that.
-            eye = xp.eye(K, dtype=shift.dtype, device=device(shift))
-            corner = xp.reshape(whole[:, size:, :, size:], (K, K)) + 1.0 / K + 1e-14 * eye
-            inside = inside - cross @ xp.linalg.solve(corner, cross.T)
-        return Coupled(Gram(0.5 * (inside + inside.T)), None if basis is None else basis[0])
+            cross = xp.reshape(cross, (size, K - 1))
+            eye = xp.eye(K - 1, dtype=shift.dtype, device=device(shift))
+            inside = inside - cross @ xp.linalg.solve(corner + 1e-14 * eye, xp.matrix_transpose(cross))
+        inside = 0.5 * (inside + xp.matrix_transpose(inside))
+        return Coupled(Gram(inside), contrasts, None if basis is None else basis[0])
 
-    def _curved(self, at: LossEvaluation) -> list[Any]:
+    def _hessians(self, evaluation: LossEvaluation) -> list[Any]:
         """Build for each target the weighted covariance of the features, about their weighted mean with an intercept."""
 
         def weigh(Y: Array, share: Array, z: Array) -> Array:
-            return self._curvatures(Y, z + at.shift) * share[:, None]
+            return self._curvatures(Y, z + evaluation.shift) * share[:, None]
 
-        return self._covariances(weigh, at.scores, single=self.single)
+        return self._covariances(weigh, evaluation.scores, single=self.single_hessians)
 
     def _covariances(self, weigh: Weigh, scores: Any = None, *, single: bool = False) -> list[Any]:
         """Sum ``w (x - m)(x - m)'`` for each column of weights w, m the weighted mean, or with no intercept zero."""
@@ -434,31 +443,39 @@ class SampleLoss:
             return [SparseGram.of(like, weights[:, k], centre=centre) for k in range(weights.shape[1])]
 
         def moments(X: Array, Y: Array, share: Array, z: Array) -> tuple[Moments, ...]:
-            weights, x = weigh(Y, share, z), X if basis is None else basis[1]
-            folds = [replace(Accumulator.empty(x.shape[1], 1, x), single=single) for _ in range(weights.shape[1])]
-            own = [weights[:, k : k + 1] for k in range(weights.shape[1])]
-            return tuple(fold.add(x, w, w[:, 0]).freeze() for fold, w in zip(folds, own, strict=True))
+            weights = weigh(Y, share, z)
+            rows = X if basis is None else basis[1]
+            moments_of_target = []
+            for k in range(weights.shape[1]):
+                accumulator = Accumulator.empty(rows.shape[1], 1, rows, single=single)
+                moments_of_target.append(accumulator.add(rows, weights[:, k : k + 1], weights[:, k]).freeze())
+            return tuple(moments_of_target)
 
-        grams = [Gram(one.gram if centre else one.second_moment) for one in samples.total(moments, scores)]
+        grams = [Gram(total.gram if centre else total.second_moment) for total in samples.total(moments, scores)]
         return grams if basis is None else [InBasis(gram, basis[0]) for gram in grams]
 
     @property
     def mean_curvature(self) -> float:
         """The mean variance of the features times the mean curvature of the loss at W = 0, plus the ridge."""
-        xp, at = array_namespace(self.x_mean), self.at_zero
-        bends = self._targets.total(lambda X, Y, share, z: share @ self._curvatures(Y, z + at.shift), at.scores)
+        xp, zero = array_namespace(self.x_mean), self.at_zero
+
+        def curvatures(X: Array, Y: Array, share: Array, z: Array) -> Array:
+            return share @ self._curvatures(Y, z + zero.shift)
+
+        curvature = float(xp.mean(self.without_rows.total(curvatures, zero.scores)))
         variance = float(xp.mean(positive_part(self.squares - self.x_mean**2)))
-        return float(xp.mean(bends)) * variance + 2.0 * float(xp.mean(self.ridge))
+        return curvature * variance + 2.0 * float(xp.mean(self.ridge))
 
     def within(self, subspaces: Subspaces) -> SampleLoss:
         """State the problems for cores: the samples are projected once and kept."""
         samples = self.samples.mapped_rows(subspaces.project, subspaces.core_shape).kept()
         squares = samples.total(lambda X, Y, share, z: share @ X**2)
-        x_mean, origin = (subspaces.project(row[None, :])[0, :] for row in (self.x_mean, self.origin))
-        return replace(self, samples=samples, x_mean=x_mean, squares=squares, origin=origin, matrix_free=False)
+        x_mean = subspaces.project(self.x_mean[None, :])[0, :]
+        origin = subspaces.project(self.origin[None, :])[0, :]
+        return replace(self, samples=samples, x_mean=x_mean, squares=squares, origin=origin, in_passes=False)
 
     @cached_property
-    def _targets(self) -> Samples:
+    def without_rows(self) -> Samples:
         """The samples without their rows: sums over targets and scores alone need not read the rows again."""
         return self.samples.mapped_rows(lambda X: X[:, :0], (0,)).kept()
 
@@ -485,3 +502,10 @@ def _spectral(operator: Any) -> Any:
     if isinstance(operator, Gram):
         return SpectralGram(operator.matrix) if operator.matrix.shape[0] <= _SPECTRAL else operator
     return replace(operator, inner=_spectral(operator.inner)) if isinstance(operator, InBasis) else operator
+
+
+def target_contrasts(like: Array) -> Array:
+    """Return an orthonormal basis (K, K - 1) of what sums to zero over K targets, for an array (K,) of a library and device."""
+    xp, K = array_namespace(like), like.shape[0]
+    contrasts = np.linalg.qr(np.column_stack([np.ones(K), np.eye(K)[:, 1:]]))[0][:, 1:]
+    return xp.asarray(contrasts, dtype=like.dtype, device=device(like))

@@ -17,7 +17,7 @@ from tracelearn.report.drawings import image_modes, numbers, selector
 from tracelearn.report.model import ModelFacts, changed_parameters
 from tracelearn.report.pages import document, fill, power, read_text, table
 from tracelearn.report.scores import Confusion, Folds, Residuals, in_words
-from tracelearn.search.search import rising_end
+from tracelearn.search.paths import rising_end
 
 __all__ = ["Evaluation", "render"]
 

@@ -1,6 +1,5 @@
-"""Samples: in memory, in files, from iterables, on a cluster; checked, and summed over blocks."""
+"""Samples: in memory, from iterables, on a cluster or from a source; checked, and summed over blocks."""
 
-from tracelearn.samples.opening import as_source, open_source
-from tracelearn.samples.source import Source, read_ahead
+from tracelearn.samples.source import Source, as_source
 
-__all__ = ["Source", "as_source", "open_source", "read_ahead"]
+__all__ = ["Source", "as_source"]

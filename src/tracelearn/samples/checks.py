@@ -490,22 +490,18 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def learning(learn: Method) -> Method:
-    """Mark a method that learns: its parameters are checked, and what was learned before stays if it fails, Ctrl-C included.
+    """Mark a method that learns: its parameters are checked, small samples are worked on by one thread, and errors are ours.
 
-    What learning replaces it replaces whole: no array or model that an attribute holds is ever written to.
+    Such a method writes attributes only at its end, so that a model whose fit fails is as it was.
     """
 
     @functools.wraps(learn)
     def attempt(self: Any, *args: Any, **options: Any) -> Any:
-        before = dict(vars(self))
         try:
             with few_threads(args[0] if args else options.get("X")):
                 return learn(self, *args, **options)
-        except BaseException as error:
-            self.__dict__ = before
-            if isinstance(error, MemoryError):
-                raise out_of_memory(error) from error
-            raise
+        except MemoryError as error:
+            raise out_of_memory(error) from error
 
     return cast(Method, fit_context(prefer_skip_nested_validation=True)(attempt))
 

@@ -37,7 +37,7 @@ def stream(blocks: Iterable[Any]) -> Source:
         passes.append(start)
         return _read(blocks, start)
 
-    return Source(None, None, None, repeatable, read, lambda: (block[1:] for block in read(0)), ahead=False)
+    return Source(None, None, None, repeatable, read, lambda: (block[1:] for block in read(0)))
 
 
 def _read(blocks: Iterable[Any], start: int) -> Iterator[Batch]:

@@ -1,8 +1,9 @@
-"""What names of columns say: which of them form a grid, or lie along an axis, and in which order."""
+"""What the names of columns say: which of them form a grid, or lie along an axis, and in which order."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import product
 from math import prod
@@ -11,14 +12,16 @@ import numpy as np
 
 from tracelearn.samples.modes import Mode
 
-__all__ = ["ALONG", "DECIMALS", "PARTS", "axis", "grid"]
+__all__ = ["axis", "grid", "subset_of_one_kind"]
 
 # Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
-PARTS, DECIMALS = re.compile(r"[^\W_]+"), re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
+_WORDS = re.compile(r"[^\W_]+")
+_WORDS_AND_DECIMALS = re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
 _NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
 # Names along one axis: letters or none, a number, a unit or none, such as 1200, 1200.5 nm or f12.
-ALONG = re.compile(r"([^\W\d](?:\D*[^-\d])?)?(-?\d+(?:\.\d+)?)(?: ?([^\W\d_]+(?:-?\d)?))?")
-_LARGEST = 2.0**53  # whole numbers up to this are exact
+_ALONG_AXIS = re.compile(r"([^\W\d](?:\D*[^-\d])?)?(-?\d+(?:\.\d+)?)(?: ?([^\W\d_]+(?:-?\d)?))?")
+_LARGEST_WHOLE = 2.0**53  # whole numbers up to this are exact
+_FEWEST_NUMBERS = 10  # that are names of columns: no other column is one of the same axis
 
 
 def grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...]]:
@@ -31,50 +34,80 @@ def grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...]]:
     >>> ordered, [mode.name for mode in modes]
     (('ch1_t10', 'ch1_t20', 'ch2_t10', 'ch2_t20'), ['ch', 't'])
     """
-    along, mode = axis(names)
+    along_axis, mode = axis(names)
     if mode.values.dtype.kind == "f" and not re.match(r"\D*\.", names[0]):
-        return along, (mode,)  # the dot is that of decimals, unlike in x.1.2
-    pattern = DECIMALS if re.search(r"[^\w.]|_", names[0]) else PARTS
-    places = {tuple(pattern.findall(name)): name for name in names}
-    if len(places) < len(names) or len(set(map(len, places))) > 1:
-        return along, (mode,)
-    axes = [_in_order(labels) for labels in zip(*places, strict=True)]
-    modes = [_mode(axis, place) for place, axis in enumerate(axis for axis in axes if len(axis) > 1)]
-    if len(modes) < 2 or prod(map(len, axes)) != len(names):
-        return along, (mode,)
-    return tuple(places[place] for place in product(*axes)), tuple(modes)
+        return along_axis, (mode,)  # the dot is that of decimals, unlike in x.1.2
+    pattern = _WORDS_AND_DECIMALS if re.search(r"[^\w.]|_", names[0]) else _WORDS
+    name_of_labels = {tuple(pattern.findall(name)): name for name in names}
+    if len(name_of_labels) < len(names) or len({len(labels) for labels in name_of_labels}) > 1:
+        return along_axis, (mode,)
+    axes = [_in_order(labels) for labels in zip(*name_of_labels, strict=True)]
+    modes = [_mode(labels, place) for place, labels in enumerate(labels for labels in axes if len(labels) > 1)]
+    if len(modes) < 2 or prod(len(labels) for labels in axes) != len(names):
+        return along_axis, (mode,)
+    return tuple(name_of_labels[labels] for labels in product(*axes)), tuple(modes)
 
 
 def axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
     """Put names into the order of an axis such as wavelengths, up unless they come down; others stay, and are names."""
-    found = [match.groups() for match in map(ALONG.fullmatch, names) if match]
-    numbers = np.array([float(number) for _, number, _ in found])
-    is_axis = len(found) == len(names) == len(np.unique(numbers)) and len({(a, unit) for a, _, unit in found}) == 1
+    matches = [match.groups() for match in map(_ALONG_AXIS.fullmatch, names) if match]
+    numbers = np.array([float(number) for _, number, _ in matches])
+    is_axis = len(matches) == len(names) == len(np.unique(numbers)) and len({(a, unit) for a, _, unit in matches}) == 1
     if not is_axis or not np.all(np.isfinite(numbers)):
         return tuple(names), Mode("column", np.array(names))
-    (letters, _, unit), order = found[0], np.argsort(numbers)
+    letters, _, unit = matches[0]
+    order = np.argsort(numbers)
     order = order[::-1] if np.all(np.diff(numbers) < 0) else order
-    whole = not any("." in number for _, number, _ in found) and np.max(np.abs(numbers)) < _LARGEST
-    values = numbers.astype(int) if whole else numbers
+    is_whole = not any("." in number for _, number, _ in matches) and np.max(np.abs(numbers)) < _LARGEST_WHOLE
+    values = numbers.astype(int) if is_whole else numbers
     return tuple(names[i] for i in order), Mode((letters or "").rstrip(" _.:") or "column", values[order], unit)
 
 
-def _numbered(labels: Sequence[str]) -> list[tuple[str, str]] | None:
+def subset_of_one_kind(names: Sequence[str], modes: Sequence[Mode]) -> tuple[Sequence[str], str]:
+    """Find most names that are numbers, or form a grid, where a few others keep all of them from it; and say which.
+
+    ``modes`` are those of all names; where these are an axis or a grid already, or have nothing in common, all are returned.
+    """
+    if len(modes) > 1 or not modes[0].has_names:
+        return names, ""
+    numbers = [name for name in names if (match := _ALONG_AXIS.fullmatch(name)) and match[1] is None]
+    if len(numbers) >= max(_FEWEST_NUMBERS, len(names) / 2) and not axis(numbers)[1].has_names:
+        return numbers, "are numbers"
+    uses_marks = sum(bool(re.search(r"[^\w.]|_", name)) for name in names) > len(names) / 2
+    pattern = _WORDS_AND_DECIMALS if uses_marks else _WORDS
+    labels_of = {name: pattern.findall(name) for name in names}
+    usual_length, _ = Counter(len(labels) for labels in labels_of.values()).most_common(1)[0]
+    alike = {name: labels for name, labels in labels_of.items() if len(labels) == usual_length}
+    counts = [Counter(labels) for labels in zip(*alike.values(), strict=True)]
+    # In a grid of two modes or more, each label is in several names.
+    inside = [
+        name
+        for name, labels in alike.items()
+        if all(count[label] > 1 for count, label in zip(counts, labels, strict=True))
+    ]
+    modes_inside = grid(inside)[1] if inside else ()
+    if len(modes_inside) < 2:
+        return names, ""
+    shape = " × ".join(str(len(mode.values)) for mode in modes_inside)
+    return inside, f"form a grid of {shape}"
+
+
+def _letters_and_numbers(labels: Sequence[str]) -> list[tuple[str, str]] | None:
     """Take labels apart where all end in a number after the same letters."""
-    found = [(match[1], match[2]) for match in map(_NUMBERED.fullmatch, labels) if match]
-    return found if len(found) == len(labels) and len({letters for letters, _ in found}) == 1 else None
+    pairs = [(match[1], match[2]) for match in map(_NUMBERED.fullmatch, labels) if match]
+    return pairs if len(pairs) == len(labels) and len({letters for letters, _ in pairs}) == 1 else None
 
 
 def _in_order(labels: Sequence[str]) -> list[str]:
     """List different labels, by number where they have one, else as they come."""
-    found = list(dict.fromkeys(labels))
-    numbers = _numbered(found)
-    return found if numbers is None else [found[i] for i in np.argsort([float(number) for _, number in numbers])]
+    different = list(dict.fromkeys(labels))
+    pairs = _letters_and_numbers(different)
+    return different if pairs is None else [different[i] for i in np.argsort([float(number) for _, number in pairs])]
 
 
 def _mode(labels: Sequence[str], place: int) -> Mode:
-    numbers = _numbered(labels)
-    if numbers is None:
+    pairs = _letters_and_numbers(labels)
+    if pairs is None:
         return Mode(f"mode {place}", np.array(labels))
-    kind = float if any("." in number for _, number in numbers) else int
-    return Mode(numbers[0][0] or f"mode {place}", np.array([kind(number) for _, number in numbers]))
+    kind = float if any("." in number for _, number in pairs) else int
+    return Mode(pairs[0][0] or f"mode {place}", np.array([kind(number) for _, number in pairs]))

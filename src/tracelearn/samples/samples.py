@@ -32,6 +32,7 @@ from tracelearn.confounds import Regression
 from tracelearn.errors import InputError
 from tracelearn.moments import Accumulator, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
+from tracelearn.samples.source import as_source
 
 __all__ = ["Again", "Block", "Local", "PerBlock", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
 
@@ -76,11 +77,11 @@ class Local:
 
     def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
         """Apply a function block by block and add up the results as they come."""
-        found = None
+        total = None
         for block in zip(*values, strict=True):
-            part = function(*block)
-            found = part if found is None else added(found, part)
-        return found
+            term = function(*block)
+            total = term if total is None else added(total, term)
+        return total
 
     def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock, state: Any = None) -> Any:
         """Add every block to a state, by ``add(block, state)``; return what ``end`` makes of it."""
@@ -132,8 +133,8 @@ class Raw:
         if 32.0 * self.n_samples * math.prod(self.sample_shape or ()) > available_memory():
             return self
         _, X, y, weight = zip(*self.batches, strict=True)
-        found = as_raw(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
-        return replace(found, confounds=self.confounds, modes=self.modes)
+        raw = as_raw(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
+        return replace(raw, confounds=self.confounds, modes=self.modes)
 
     def all_targets(self) -> tuple[Array, Array | None]:
         """Read all targets and weights: scikit-learn's splitters look at them."""
@@ -179,9 +180,9 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
     Samples with names of modes must have those that are ``known``, if any are.
     """
     if confounds is not None:
-        found = as_raw(X, y, sample_weight, None, known)
-        n = np.shape(found.first_samples())[0] if found.in_memory else found.n_samples
-        return replace(found, confounds=read_confounds(confounds, n))
+        raw = as_raw(X, y, sample_weight, None, known)
+        n = np.shape(raw.first_samples())[0] if raw.in_memory else raw.n_samples
+        return replace(raw, confounds=read_confounds(confounds, n))
     if type(X) is not np.ndarray or X.dtype == object:
         if is_named(X):
             values, y, modes = unnamed(X, y, known)
@@ -190,8 +191,6 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
             from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
             return dask_blocks(X, y, sample_weight)
-        from tracelearn.samples.opening import as_source  # noqa: PLC0415 - it knows all formats
-
         source = as_source(X, y, sample_weight)
         if source is not None:
             return _in_blocks(source, known)
@@ -257,11 +256,11 @@ class Block:
         weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
         return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
 
-    def add_to(self, fold: Accumulator | None, shape: tuple[int, ...], *, single: bool = False) -> Accumulator:
+    def add_to(self, fold: Accumulator | None, shape: tuple[int, ...]) -> Accumulator:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
         xp, X = array_namespace(self.Y), self.X
         X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
-        fold = replace(Accumulator.empty(X.shape[1], self.Y.shape[1], X), single=single) if fold is None else fold
+        fold = Accumulator.empty(X.shape[1], self.Y.shape[1], X) if fold is None else fold
         if X.shape[0] == 0:
             return fold
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
@@ -328,7 +327,7 @@ class Samples:
         weight = float(n if block.weight is None else array_namespace(block.weight).sum(block.weight))
         return cls([block], shape, K, weight, n, in_memory=True, n_confounds=q)
 
-    def _mapped(self, function: Callable[[Block], Block]) -> Samples:
+    def mapped_blocks(self, function: Callable[[Block], Block]) -> Samples:
         """Change every block: at once in memory, else whenever it is read."""
         change = self.execution.map if self.in_memory else self.execution.view
         return replace(self, blocks=change(function, self.blocks), is_checked=False)
@@ -347,22 +346,23 @@ class Samples:
 
     def rescaled(self, scales: Array | None) -> Samples:
         """Divide every entry by its scale (p,)."""
-        return self if scales is None else self._mapped(lambda block: replace(block, X=block.X / scales))
+        return self if scales is None else self.mapped_blocks(lambda block: replace(block, X=block.X / scales))
 
     def take(self, chosen: Array) -> Samples:
         """Keep the samples for which a NumPy array (n,) is true."""
 
-        def kept(block: Block) -> Block:
+        def taken(block: Block) -> Block:
             return block.take(np.flatnonzero(chosen[block.first : block.first + block.X.shape[0]]))
 
-        found, shape = self._mapped(kept), self.shape
-        weight = self.execution.total(lambda block: Samples.of(block, shape).weight, found.blocks)
-        return replace(found, n_samples=int(np.sum(chosen)), weight=float(weight))
+        shape = self.shape
+        samples = self.mapped_blocks(taken)
+        weight = self.execution.total(lambda block: Samples.of(block, shape).weight, samples.blocks)
+        return replace(samples, n_samples=int(np.sum(chosen)), weight=float(weight))
 
     def take_targets(self, columns: Array) -> Samples:
         """Keep some of the targets."""
-        kept = columns if self.columns is None else self.columns[columns]
-        return replace(self, columns=kept, n_targets=int(kept.shape[0]))
+        columns = columns if self.columns is None else self.columns[columns]
+        return replace(self, columns=columns, n_targets=int(columns.shape[0]))
 
     def in_small_blocks(self) -> Samples:
         """Cut samples in memory into blocks that stay in cache."""
@@ -371,19 +371,13 @@ class Samples:
         (block,) = self.blocks
         rows = max(_BLOCK_ROWS, block_bytes(block.X, _BLOCK_BYTES) // (8 * self.n_features))
         n = block.X.shape[0]  # the standard has no slices that end beyond an array
-        cuts = [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
-        own, more = block.weight, block.confounds
-        parts = [
-            Block(
-                block.X[c, :],
-                block.Y[c, :],
-                None if own is None else own[c],
-                c.start,
-                None if more is None else more[c, :],
-            )
-            for c in cuts
-        ]
-        return replace(self, blocks=parts)
+        small_blocks = []
+        for start in range(0, n, rows):
+            cut = slice(start, min(start + rows, n))
+            weight = None if block.weight is None else block.weight[cut]
+            confounds = None if block.confounds is None else block.confounds[cut, :]
+            small_blocks.append(Block(block.X[cut, :], block.Y[cut, :], weight, start, confounds))
+        return replace(self, blocks=small_blocks)
 
     def in_passes(self) -> Samples:
         """Cut samples in memory into small blocks, widened whenever they are read where a wide copy may not fit."""
@@ -398,15 +392,17 @@ class Samples:
 
         Without scores the targets take their place, so that every term has four arguments.
         """
-        columns, whole = self.columns, self.weight
+        columns, total_weight = self.columns, self.weight
 
-        def part(block: Block, z: Array | None = None) -> Any:
+        def term_of_block(block: Block, z: Array | None = None) -> Any:
             xp = array_namespace(block.Y)
             Y = block.Y if columns is None else xp.take(block.Y, columns, axis=1)
-            share = (xp.ones_like(Y[:, 0]) if block.weight is None else block.weight) / whole
+            share = (xp.ones_like(Y[:, 0]) if block.weight is None else block.weight) / total_weight
             return term(block.X, Y, share, Y if z is None else z)
 
-        return self.execution.total(part, self.blocks, *(() if scores is None else (scores,)))
+        if scores is None:
+            return self.execution.total(term_of_block, self.blocks)
+        return self.execution.total(term_of_block, self.blocks, scores)
 
     def scores(self, W: Array) -> PerBlock:
         """Multiply every row with W (K, p); the products stay where the rows are."""
@@ -427,30 +423,27 @@ class Samples:
         """Keep what a regression by the confounds, of these samples or of others, leaves of the samples."""
         if regression is None:
             return self
-        found = self._mapped(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
-        return replace(found, n_confounds=0)
+        samples = self.mapped_blocks(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
+        return replace(samples, n_confounds=0)
 
-    def moments(self, past: Moments | None = None, *, single: bool = False) -> Moments:
-        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before.
-
-        With ``single``, products of features are found in single precision, and are only a model of what they are.
-        """
-        add = partial(Block.add_to, shape=self.shape, single=single)
+    def moments(self, past: Moments | None = None) -> Moments:
+        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
+        add = partial(Block.add_to, shape=self.shape)
         if past is not None and isinstance(self.execution, Local):  # elsewhere every block begins at nothing
             return self.execution.folded(add, Accumulator.freeze, self.blocks, Accumulator.thaw(past))  # type: ignore[no-any-return]
-        found: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
-        return found if past is None else past + found
+        moments: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
+        return moments if past is None else past + moments
 
     def moments_of_parts(self, masks: Sequence[Array]) -> list[Moments]:
         """Summarise some parts of the samples, each given as a mask (n,), in one pass."""
         shape = self.shape
 
         def add(block: Block, folds: list[Accumulator] | None) -> list[Accumulator]:
-            added = []
+            after = []
             for k, mask in enumerate(masks):
-                part = block.take(np.flatnonzero(mask[block.first : block.first + block.X.shape[0]]))
-                added.append(part.add_to(None if folds is None else folds[k], shape))
-            return added
+                samples = block.take(np.flatnonzero(mask[block.first : block.first + block.X.shape[0]]))
+                after.append(samples.add_to(None if folds is None else folds[k], shape))
+            return after
 
         return [*self.execution.folded(add, _frozen, self.blocks)]
 
@@ -468,8 +461,8 @@ class Samples:
             scores = (W @ X.T - mean_score) * share
             return scores @ X, array_namespace(scores).sum(scores, axis=1)
 
-        together, rounding = self.total(products)
-        return together - rounding[:, None] * mean
+        total, sum_of_scores = self.total(products)
+        return total - sum_of_scores[:, None] * mean
 
     def with_rows(self, rows: Array, shape: tuple[int, ...]) -> Samples:
         """Show samples in memory by other rows (n, q)."""
@@ -478,12 +471,12 @@ class Samples:
 
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Change the rows of every block: a feature map."""
-        return replace(self._mapped(lambda block: replace(block, X=function(block.X))), shape=shape)
+        return replace(self.mapped_blocks(lambda block: replace(block, X=function(block.X))), shape=shape)
 
 
 def _frozen(folds: list[Accumulator]) -> tuple[Moments, ...]:
     """Freeze folds; tuples add up element by element."""
-    return tuple(map(Accumulator.freeze, folds))
+    return tuple(fold.freeze() for fold in folds)
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

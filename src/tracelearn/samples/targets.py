@@ -267,8 +267,18 @@ def recode(moments: Moments, old_classes: Array, new_classes: Array) -> Moments:
     xp = array_namespace(moments.gram)
     kind = {"dtype": moments.y_mean.dtype, "device": device(moments.y_mean)}
     A, b = xp.asarray(factors, **kind), xp.asarray(constants, **kind)
+    cancelled = moments.cancelled
+    if cancelled is not None:
+        y_sums = cancelled.y_sums @ xp.abs(A) + moments.weight * xp.abs(b)
+        cancelled = replace(cancelled, y_squares=cancelled.y_squares @ A**2, y_sums=y_sums)
     # Every column of A has at most one entry, so squares need no products of different targets.
-    return replace(moments, y_mean=moments.y_mean @ A + b, cross=moments.cross @ A, target_sq=moments.target_sq @ A**2)
+    return replace(
+        moments,
+        y_mean=moments.y_mean @ A + b,
+        cross=moments.cross @ A,
+        target_sq=moments.target_sq @ A**2,
+        cancelled=cancelled,
+    )
 
 
 def _recoding(n_old: int, places: Array, n_new: int) -> tuple[Array, Array]:

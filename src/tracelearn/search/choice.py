@@ -113,7 +113,9 @@ def choose(task: Task, report: Report) -> Choice:
     count = _affordable(task)
     if count < task.n_samples:
         searched, _ = task.drawn(count)
-        report(Event("views", 0.0, f"{count} of {task.n_samples} samples, drawn at random, choose: all would take long"))
+        report(
+            Event("views", 0.0, f"{count} of {task.n_samples} samples, drawn at random, choose: all would take long")
+        )
     screening = screen(searched, report)
     task_once = searched.once()
     shown = SplitBlend.of(task_once, screening.blend, screening.views)

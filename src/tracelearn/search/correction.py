@@ -39,12 +39,12 @@ def optimism(
     table, weight = np.unique(table[:, judged], axis=0), weight[judged]
     # Of models that are as good on a draw, the first is chosen: the best on all samples.
     table = table[np.argsort(-(table @ weight), kind="stable")]
-    units = np.arange(len(weight)) if groups is None else np.unique(groups[judged], return_inverse=True)[1]
-    n_units = int(units.max()) + 1
-    # Sums over units, so that a draw of units is one product.
-    members = np.zeros((len(weight), n_units))
-    members[np.arange(len(weight)), units] = weight
-    totals, weights = table @ members, np.sum(members, axis=0)
+    totals, weights = table * weight, weight
+    if groups is not None:  # sums over groups, which are drawn whole
+        units = np.unique(groups[judged], return_inverse=True)[1]
+        totals = np.stack([np.bincount(units, weights=row) for row in totals])
+        weights = np.bincount(units, weights=weight)
+    n_units = len(weights)
     random = check_random_state(random_state)
     counts = random.multinomial(n_units, np.full(n_units, 1.0 / n_units), size=_DRAWS).T.astype(float)
     drawn, left = weights @ counts, weights @ (counts == 0)

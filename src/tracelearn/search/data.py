@@ -124,10 +124,10 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Any, order: Array) -> N
     far = int(np.argmax(distances))
     if usual > 0 and distances[far] > _OUTLYING * usual:
         entry = int(xp.argmax(xp.abs(rows[far, :] - rows[0, :])))
-        place = ", ".join(map(str, np.unravel_index(entry, data.spec.sample_shape)))
+        entry_place = ", ".join(map(str, np.unravel_index(entry, data.spec.sample_shape)))
         warn(
-            f"Expected entries of one scale, got one that is {distances[far] / usual:.0e} times as far from the others as is usual: "
-            f"entry ({place}) of sample {int(data.index[far])}; correct it, or leave the sample out."
+            f"Expected entries of one scale, got one that is {distances[far] / usual:.0e} times as far from the others as is "
+            f"usual: entry ({entry_place}) of sample {int(data.index[far])}; correct it, or leave the sample out."
         )
 
 

@@ -7,7 +7,7 @@ publishes it. Nothing is written on the estimator before the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -25,6 +25,7 @@ from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
     as_dtype,
+    available_memory,
     is_non_numpy,
     is_sparse,
     move_to,
@@ -32,7 +33,7 @@ from tracelearn.arrays.array_api import (
     widest,
 )
 from tracelearn.errors import InputError, warn
-from tracelearn.estimators import TraceNormClassifier
+from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TensorInput
 from tracelearn.estimators.prediction import applied
 from tracelearn.estimators.scores import accuracy, r_squared
@@ -44,12 +45,11 @@ from tracelearn.fitting import Fitted, Settings, ZeroWeightsWarning, fit_linear,
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_finite, check_place, learning, read_rows, read_targets, read_weights
-from tracelearn.samples.reading import Reader, Spec
+from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import Block, Samples, as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,
-    StrOptions,
     raise_for_params,
     with_callbacks,
 )
@@ -60,17 +60,25 @@ from tracelearn.search.correction import optimism
 from tracelearn.search.data import SearchData, read_for_search, warn_of_copies_and_outliers
 from tracelearn.search.events import Event, Listener
 from tracelearn.search.folds import canonical_order, make_folds
+from tracelearn.search.intervals import held_out_residuals, interval
 from tracelearn.search.results import cv_results, views_tried
 from tracelearn.search.scorers import scorer_of
 from tracelearn.search.splits import Targets
 from tracelearn.search.task import Rules, Task
 from tracelearn.search.threads import one_blas_thread
-from tracelearn.search.views import ShownByViews, blend_views, fit_view, read_views
+from tracelearn.search.views import ShownByViews, blend_views, fit_view, joined_penalty, read_views
 
 __all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
 
 # Small sets are split several times: so many samples are held out in all, each at most so often.
 _HELD_OUT, _MOST_REPEATS = 400, 4
+
+
+def _learns_more(estimator: Any) -> bool:
+    """Tell whether what ``fit`` learns is kept, so that learning can go on."""
+    if not estimator.keep_moments:
+        raise AttributeError("Expected keep_moments=True for partial_fit after a search, got False: fit with it.")
+    return True
 
 
 class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
@@ -187,17 +195,37 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             fold is applied to its held-out samples, that of all samples to those that are predicted.
         **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
         """
+        if self.keep_moments and not self._loss().has_moments:
+            raise ValueError(
+                f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
+                "loss='squared_error'."
+            )
         split_params = self._for_splitter(params) if params else {}
         say = reporter(type(self).__name__, self.verbose)
         with one_blas_thread() as n_allowed:
-            listener = Listener(self.max_time, partial(say, level=1) if self.verbose else None, self)
+            listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
             data = read_for_search(as_raw(X, y, sample_weight, confounds), self._reader(), self.random_state)
             task = self._task(data, groups, split_params, n_allowed)
             with listener.interruptible():
                 choice = choose(task, listener)
             shown, samples = _all_samples(choice, task, data, X, sample_weight)
-            fitted, moments = self._last_fit(choice, data.spec, samples)
-            self._publish(data.spec, task, choice, shown, fitted, moments)
+            if choice.is_logistic and data.spec.n_targets > 1:
+                samples = _coded_for_softmax(samples)
+            moments = _moments_to_keep(samples) if self.keep_moments else None
+            settings = self._settings(
+                choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.tried.shown.penalty
+            )
+            report = reporter(type(self).__name__, self.verbose - 1)
+            fitted = fit_linear(samples, _spec_of_views(data.spec, samples.shape), settings, report=report)
+            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+                delattr(self, name)  # what an earlier fit has learned
+            names = choice.blend.names
+            shapes = [choice.tried.shown.views[name].shape for name in names]
+            self._publish(_about_samples(data.spec))
+            self._publish(_about_model(names, shown, fitted, data.spec, shapes))
+            self._publish(_about_choice(choice, task, settings))
+            if moments is not None:
+                self._publish({"moments_": moments})
             _warn_of_choice(self, choice, fitted, task)
             listener(Event("fit", 1.0, "fitted to all samples"))
             listener.end()
@@ -236,9 +264,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         if self.scoring is not None:
             weight_of_user = None if np.all(weight == weight[0]) else weight
             scorer = scorer_of(self.scoring, loss, spec.classes, y, weight_of_user, is_single=spec.is_single)
-        targets = Targets(
-            data.codes, searched.weight, loss, is_classifier, self.fit_intercept, data.confounds, scorer
-        )
+        targets = Targets(data.codes, searched.weight, loss, is_classifier, self.fit_intercept, data.confounds, scorer)
         candidates = self._candidates(data)
         asks = isinstance(self.loss, str) and self.loss == "auto" and data.confounds is None
         rules = Rules(
@@ -272,76 +298,53 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason})", 1)
         return tuple(candidates)
 
-    def _last_fit(self, choice: Choice, spec: Spec, samples: Samples) -> tuple[Fitted, Moments | None]:
-        """Fit what was chosen to all samples, as the chosen views show them."""
-        loss = loss_named("log_loss", for_classes=True) if choice.is_logistic else self._loss()
-        settings = Settings(
-            loss=loss,
-            alpha=choice.alpha,
-            ridge=choice.ridge,
-            penalty=choice.tried.shown.penalty,
+    def _settings(self, alpha: float, ridge: float, *, is_logistic: bool, penalty: Any) -> Settings:
+        """Say what is solved for the weights of the chosen views."""
+        return Settings(
+            loss=loss_named("log_loss", for_classes=True) if is_logistic else self._loss(),
+            alpha=alpha,
+            ridge=ridge,
+            penalty=penalty,
             fit_intercept=self.fit_intercept,
             tol=self.tol,
             max_iter=self.max_iter,
         )
-        shown = replace(spec, sample_shape=samples.shape, is_flat=False, modes=None, feature_names=None)
-        if choice.is_logistic and spec.n_targets > 1:
-            samples = _coded_for_softmax(samples)
-        moments = samples.moments() if self.keep_moments and settings.loss_of(shown).has_moments else None
-        fitted = fit_linear(samples, shown, settings, report=reporter(type(self).__name__, self.verbose - 1))
-        return fitted, moments
 
-    def _publish(
-        self, spec: Spec, task: Task, choice: Choice, shown: ShownByViews, fitted: Fitted, moments: Moments | None
-    ) -> None:
-        """Write all fitted attributes: nothing else does."""
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-        path, point, names = choice.path, choice.point, choice.blend.names
-        self._spec = spec
-        self.sample_shape_ = spec.sample_shape
-        self.n_features_in_ = spec.n_features
-        if spec.classes is not None:
-            self.classes_ = spec.classes
-        if spec.modes is not None:
-            self.modes_ = spec.modes
-        if spec.feature_names is not None:
-            self.feature_names_in_ = spec.feature_names
-        # The model.
-        self.views_ = dict(zip(names, shown.transformers, strict=True))
-        self.coef_by_view_ = _by_view(fitted.coef, choice, shown, spec, 1.0)
-        self.patterns_by_view_ = _by_view(fitted.patterns, choice, shown, spec, -1.0)
-        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
-        if fitted.confound_coef is not None:
-            targets = () if spec.is_single else (spec.n_targets,)
-            self.confound_coef_ = array_namespace(fitted.coef).reshape(fitted.confound_coef, (*targets, -1))
-        if choice.class_map is not None:
-            self.class_map_ = move_to(choice.class_map, fitted.intercept, fitted.intercept.dtype)
-        if choice.calibration is not None:
-            self.calibration_slope_ = choice.calibration.slope
-            self.calibration_offsets_ = choice.calibration.offsets
-        if moments is not None:
-            self.moments_ = moments
-        # The proof.
-        self.alpha_ = choice.alpha
-        self.ridge_ = choice.ridge
-        self.loss_ = "log_loss" if choice.is_logistic else self._loss().name
-        self.n_iter_ = fitted.n_iter
-        self.objective_ = fitted.objective
-        self.dual_gap_ = fitted.gap
-        self.convergence_ = fitted.convergence
-        # The evidence.
-        self.view_shares_ = choice.shares or dict.fromkeys(names, 1.0 / len(names))
-        self.alphas_ = path.alphas
-        self.ridges_ = path.ridges
-        self.score_path_ = path.scores
-        self.score_path_se_ = path.errors
-        self.raw_score_ = float(path.means[point])
-        self.best_score_, self.best_score_se_ = _corrected_score(choice, task)
-        self.cv_results_, self.best_index_ = cv_results(choice)
-        self.best_params_ = self.cv_results_["params"][self.best_index_]
-        self.views_tried_ = views_tried(choice)
-        self.n_folds_ = len(task.folds.first_repeat())
+    @available_if(_learns_more)
+    @learning
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
+        """Learn from more samples with everything that was chosen fixed (with ``keep_moments``).
+
+        Views, strengths and calibration stay as they are. Scores and intervals are those of the search; ``stale_`` names them.
+        """
+        check_is_fitted(self, "moments_")
+        spec = self._spec
+        self._check_confounds(confounds)
+        raw = as_raw(X, y, sample_weight, confounds, spec.modes)
+        _, samples = read(raw, self._reader().after(spec))
+        shown = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), spec.sample_shape)
+        shapes = self._view_shapes()
+        shape, penalty = joined_penalty(shown.transformers, shapes, self.penalty)
+        moments = samples.checked().mapped_rows(shown, shape).moments(self.moments_)
+        settings = self._settings(self.alpha_, self.ridge_, is_logistic=False, penalty=penalty)
+        fitted = fit_linear(moments, _spec_of_views(spec, shape), settings)
+        self._publish(_about_model(tuple(self.views_), shown, fitted, spec, shapes))
+        stale = (
+            "best_score_",
+            "best_score_se_",
+            "raw_score_",
+            "cv_results_",
+            "views_tried_",
+            "score_path_",
+            "intervals",
+        )
+        self._publish({"moments_": moments, "stale_": stale})
+        return self
+
+    def _publish(self, attributes: dict[str, Any]) -> None:
+        """Write fitted attributes: nothing else does."""
+        for name, value in attributes.items():
+            setattr(self, name, value)
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
@@ -351,12 +354,26 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
 
         The latter are flat, one view after the other; see ``coef_by_view_``.
         """
-        return self._in_modes(self._parts_of("coef_by_view_"), self._coef_of_samples)
+        parts = self._parts_of("coef_by_view_")
+        if not self._is_linear():
+            return self._side_by_side(parts)
+        views = self.views_.values()
+        W = sum(W if view is None else view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
+        return array_namespace(W).reshape(W, (*self._target_shape(), -1)) if self._spec.is_flat else W
 
     @property
     def patterns_(self) -> Array:
         """The covariances of entries of samples with scores where all views are linear in them; else of entries of views."""
-        return self._in_modes(self._parts_of("patterns_by_view_"), self._patterns_of_samples)
+        parts = self._parts_of("patterns_by_view_")
+        if not self._is_linear():
+            return self._side_by_side(parts)
+        # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
+        (view, *_), (W, *_) = self.views_.values(), parts.values()
+        if view is None:
+            return W
+        xp = array_namespace(W)
+        rows = view.inverse_transform(xp.reshape(W, (-1, *self.sample_shape_)))
+        return xp.reshape(rows, (*self._target_shape(), *self.sample_shape_))
 
     @property
     def coef_tensor_(self) -> Array:
@@ -387,33 +404,23 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         """Look up what there is of each view, or say that there is no such attribute before a fit."""
         if "views_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object is not fitted yet: call fit first.")
-        return vars(self)[name]
+        parts: dict[str, Array] = vars(self)[name]
+        return parts
 
     def _is_linear(self) -> bool:
         """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""
         return all(view is None or isinstance(view, LinearTransformer) for view in self.views_.values())
 
-    def _in_modes(self, parts: dict[str, Array], of_samples: Callable[[dict[str, Array]], Array]) -> Array:
-        targets = () if self._spec.is_single else (self._spec.n_targets,)
-        xp = array_namespace(next(iter(parts.values())))
-        if not self._is_linear():
-            flat = [xp.reshape(part, (*targets, -1)) for part in parts.values()]
-            return next(iter(parts.values())) if len(parts) == 1 else xp.concat(flat, axis=-1)
-        W = of_samples(parts)
-        return xp.reshape(W, (*targets, -1)) if self._spec.is_flat and of_samples == self._coef_of_samples else W
+    def _target_shape(self) -> tuple[int, ...]:
+        return () if self._spec.is_single else (self._spec.n_targets,)
 
-    def _coef_of_samples(self, parts: dict[str, Array]) -> Array:
-        views = self.views_.values()
-        return sum(W if view is None else view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
-
-    def _patterns_of_samples(self, parts: dict[str, Array]) -> Array:
-        # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
-        (view, *_), (W, *_) = self.views_.values(), parts.values()
-        if view is None:
-            return W
-        xp, targets = array_namespace(W), () if self._spec.is_single else (self._spec.n_targets,)
-        rows = view.inverse_transform(xp.reshape(W, (-1, *self.sample_shape_)))
-        return xp.reshape(rows, (*targets, *self.sample_shape_))
+    def _side_by_side(self, parts: dict[str, Array]) -> Array:
+        """Lay weights of several views side by side, flat; those of one view keep their shape."""
+        arrays = list(parts.values())
+        if len(arrays) == 1:
+            return arrays[0]
+        xp = array_namespace(arrays[0])
+        return xp.concat([xp.reshape(W, (*self._target_shape(), -1)) for W in arrays], axis=-1)
 
     def _only_tensor(self) -> tuple[Array, int]:
         """Find the weights of the samples, or of the only view, and the number of their modes."""
@@ -424,6 +431,47 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             raise AttributeError("Expected weights in one set of modes, got those of several views: see coef_by_view_.")
         (W,) = parts.values()
         return W, W.ndim - (0 if self._spec.is_single else 1)
+
+    def _view_shapes(self) -> list[tuple[int, ...]]:
+        """Find the shapes of samples as the views of the model show them."""
+        n_axes = 0 if self._spec.is_single else 1
+        return [tuple(W.shape[n_axes:]) for W in self.coef_by_view_.values()]
+
+    def transform(self, X: Any) -> Array:
+        """Show samples in memory as the views of the model do, side by side, each times ``view_factors_``.
+
+        The model is linear in these: ``linear_estimator`` learns it.
+        """
+        check_is_fitted(self, "views_")
+        X, _, _ = unnamed(X, 0, self._spec.modes)
+        rows = read_rows(
+            X,
+            name=type(self).__name__,
+            known_shape=self.sample_shape_,
+            known_names=self._spec.feature_names,
+            any_library=True,
+        ).rows
+        shown = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), self.sample_shape_)
+        shape, _ = joined_penalty(shown.transformers, self._view_shapes(), self.penalty)
+        Z = shown(rows)
+        return Z if is_sparse(Z) else array_namespace(Z).reshape(Z, (-1, *shape))
+
+    def linear_estimator(self) -> Any:
+        """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``transform`` returns."""
+        check_is_fitted(self, "views_")
+        _, penalty = joined_penalty(tuple(self.views_.values()), self._view_shapes(), self.penalty)
+        is_classifier = isinstance(self, ClassifierMixin)
+        options: dict[str, Any] = {"class_weight": self.class_weight} if is_classifier else {}
+        return (TraceNormClassifier if is_classifier else TraceNormRegressor)(
+            self.alpha_,
+            ridge=self.ridge_,
+            loss="log_loss" if self.loss_ == "log_loss" else self._loss(),
+            penalty=penalty,
+            fit_intercept=self.fit_intercept,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            **options,
+        )
 
     def _applied(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
         """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
@@ -610,6 +658,43 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         check_is_fitted(self, "views_")
         return self._spec.is_single
 
+    def predict_interval(self, X: Any, level: float = 0.9, confounds: Any = None) -> tuple[Array, Array]:
+        """Predict between which numbers the target of each sample is, from what folds held out (CV+).
+
+        Parameters
+        ----------
+        X : samples in memory
+        level : float, default=0.9
+            The share of targets that are to be inside.
+
+        Returns
+        -------
+        lower, upper : arrays of the shape of what ``predict`` returns
+
+        Examples
+        --------
+        >>> from tracelearn import TensorRegressor
+        >>> from tracelearn.datasets import make_low_rank_regression
+        >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, random_state=0)
+        >>> lower, upper = TensorRegressor().fit(X[:200], y[:200]).predict_interval(X[200:])
+        >>> bool(0.8 < ((lower <= y[200:]) & (y[200:] <= upper)).mean() <= 1.0)
+        True
+        """
+        check_is_fitted(self, "views_")
+        if not hasattr(self, "held_out_residuals_"):
+            raise ValueError(
+                "Expected a search whose folds see samples in one way, all in memory, for intervals, got one with confounds, "
+                "views that learn from targets, another loss, or a part of the samples: leave these out."
+            )
+        if "intervals" in self.stale_:
+            warn(
+                "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
+            )
+        Z = self.transform(X)
+        bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
+        lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
+        return move_to(lower, Z), move_to(upper, Z)
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
         X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
@@ -624,8 +709,8 @@ class TensorClassifier(ClassifierMixin, TensorSearch):
 
     Parameters
     ----------
-    views, time_axis, penalty, alphas, eps, cv, one_standard_error, max_time, n_jobs, random_state, fit_intercept, tensor_shape, \
-tol, max_iter, keep_moments, verbose
+    views, time_axis, penalty, alphas, eps, cv, one_standard_error, max_time, n_jobs, random_state, fit_intercept, \
+tensor_shape, tol, max_iter, keep_moments, verbose
         As in ``TensorRegressor``.
     loss : {"auto", "squared_error", "log_loss", "squared_hinge"} or object, default="auto"
         "auto" is the squared loss, and also tries logistic regression on the chosen views, and a map between the scores of all
@@ -824,18 +909,107 @@ def _coded_for_softmax(samples: Samples) -> Samples:
     return replace(samples, blocks=blocks)
 
 
-def _by_view(whole: Array, choice: Choice, shown: ShownByViews, spec: Spec, power: float) -> dict[str, Array]:
+def _spec_of_views(spec: Spec, shape: tuple[int, ...]) -> Spec:
+    """Say what is known of samples as views show them."""
+    return replace(spec, sample_shape=shape, is_flat=False, modes=None, feature_names=None)
+
+
+def _moments_to_keep(samples: Samples) -> Moments:
+    """Sum samples up to learn more later, or say why that cannot be."""
+    size = samples.n_features + samples.n_confounds
+    if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
+        raise ValueError(
+            f"Expected keep_moments=False for views of {size} entries, got True: moments of {8 * size**2 / 2**30:.1f} GiB do not "
+            "fit in memory, so name smaller views."
+        )
+    return samples.moments()
+
+
+# --- what is published ---------------------------------------------------------------------------------------------------
+
+
+def _about_samples(spec: Spec) -> dict[str, Any]:
+    """List the attributes that say what samples are like."""
+    attributes = {"_spec": spec, "sample_shape_": spec.sample_shape, "n_features_in_": spec.n_features, "stale_": ()}
+    if spec.classes is not None:
+        attributes["classes_"] = spec.classes
+    if spec.modes is not None:
+        attributes["modes_"] = spec.modes
+    if spec.feature_names is not None:
+        attributes["feature_names_in_"] = spec.feature_names
+    return attributes
+
+
+def _about_model(
+    names: Sequence[str], shown: ShownByViews, fitted: Fitted, spec: Spec, shapes: Sequence[tuple[int, ...]]
+) -> dict[str, Any]:
+    """List the attributes of the model and of its certificate."""
+    xp, targets = array_namespace(fitted.coef), () if spec.is_single else (spec.n_targets,)
+    factors = dict(zip(names, shown.factors, strict=True))
+    inverse = {name: 1.0 / factor for name, factor in factors.items()}
+    attributes = {
+        "views_": dict(zip(names, shown.transformers, strict=True)),
+        "view_factors_": factors,
+        "coef_by_view_": _by_view(fitted.coef, factors, shapes, targets),
+        "patterns_by_view_": _by_view(fitted.patterns, inverse, shapes, targets),
+        "intercept_": float(fitted.intercept[0]) if spec.is_single else fitted.intercept,
+        "n_iter_": fitted.n_iter,
+        "objective_": fitted.objective,
+        "dual_gap_": fitted.gap,
+        "convergence_": fitted.convergence,
+    }
+    if fitted.confound_coef is not None:
+        attributes["confound_coef_"] = xp.reshape(fitted.confound_coef, (*targets, -1))
+    return attributes
+
+
+def _by_view(
+    whole: Array, factors: dict[str, float], shapes: Sequence[tuple[int, ...]], targets: tuple[int, ...]
+) -> dict[str, Array]:
     """Take weights or patterns (K, ...) of all views apart, in the units of each view."""
     xp = array_namespace(whole)
     flat = xp.reshape(whole, (whole.shape[0], -1))
-    targets = () if spec.is_single else (whole.shape[0],)
-    parts, first = {}, 0
-    for name, factor in zip(choice.blend.names, shown.factors, strict=True):
-        shape = choice.tried.shown.views[name].shape
-        size = math.prod(shape)
-        parts[name] = xp.reshape(factor**power * flat[:, first : first + size], (*targets, *shape))
-        first += size
+    parts, start = {}, 0
+    for (name, factor), shape in zip(factors.items(), shapes, strict=True):
+        end = start + math.prod(shape)
+        parts[name] = xp.reshape(factor * flat[:, start:end], (*targets, *shape))
+        start = end
     return parts
+
+
+def _about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, Any]:
+    """List the attributes that say what was chosen, and by which evidence."""
+    path, point, names = choice.path, choice.point, choice.blend.names
+    score, error = _corrected_score(choice, task)
+    results, row = cv_results(choice)
+    attributes = {
+        "alpha_": choice.alpha,
+        "ridge_": choice.ridge,
+        "loss_": settings.loss.name,
+        "view_shares_": choice.shares or dict.fromkeys(names, 1.0 / len(names)),
+        "alphas_": path.alphas,
+        "ridges_": path.ridges,
+        "score_path_": path.scores,
+        "score_path_se_": path.errors,
+        "raw_score_": float(path.means[point]),
+        "best_score_": score,
+        "best_score_se_": error,
+        "cv_results_": results,
+        "best_index_": row,
+        "best_params_": results["params"][row],
+        "views_tried_": views_tried(choice),
+        "n_folds_": len(task.folds.first_repeat()),
+    }
+    if choice.class_map is not None:
+        attributes["class_map_"] = choice.class_map
+    if choice.calibration is not None:
+        attributes["calibration_slope_"] = choice.calibration.slope
+        attributes["calibration_offsets_"] = choice.calibration.offsets
+    if not task.targets.are_classes and choice.searched == task.n_samples:
+        residuals = held_out_residuals(choice)
+        if residuals is not None:
+            attributes["held_out_residuals_"] = residuals
+    return attributes
 
 
 def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
@@ -846,7 +1020,11 @@ def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
         return score, error
     outcomes = [tried.path.outcomes for tried in choice.all_tried]
-    outcomes += [trial.path.outcomes for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
+    outcomes += [
+        trial.path.outcomes
+        for trial in choice.screening.trials
+        if trial.path.outcomes.shape[1] == split.folds.n_samples
+    ]
     bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
     return score - bias, math.hypot(max(error, spread), bias / 2.0)
 
@@ -881,7 +1059,11 @@ def _warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> N
     end = path.end if point == path.best and path.kind != "logistic" else ""
     strength, values = ("ridge", path.ridges) if path.kind != "trace norm" else ("alpha", path.alphas)
     if end and values[point] > 0:
-        todo = "larger ones" if end == "largest" else "smaller ones" + (", by eps or alphas" if strength == "alpha" else "")
+        todo = (
+            "larger ones"
+            if end == "largest"
+            else "smaller ones" + (", by eps or alphas" if strength == "alpha" else "")
+        )
         warn(
             f"Expected the best {strength} among others, got the {end} that was tried, {values[point]:.3g}, and the score still "
             f"rises towards it: try {todo}."
@@ -912,10 +1094,10 @@ def _warn_of_score(name: str, choice: Choice, task: Task) -> None:
     share = float(np.sum(weight * (predicted == labels[tests])) / np.sum(weight))
     prior = float(np.max(np.bincount(labels[tests], weights=weight)) / np.sum(weight))
     if never:
-        listed = ", ".join(repr(task.classes[k]) if task.classes is not None else str(k) for k in never[:5])
+        listed = ", ".join(repr(to_numpy(task.classes).tolist()[k]) for k in never[:5])
         warn(
-            f"Expected every class to be predicted for some held-out sample, got none of {listed}: rank samples by predict_proba, "
-            "or weigh classes alike by class_weight='balanced'."
+            f"Expected every class to be predicted for some held-out sample, got none of {listed}: rank samples by "
+            "predict_proba, or weigh classes alike by class_weight='balanced'."
         )
     elif share <= prior:
         warn(

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import type_of_target
 from tracelearn.arrays.array_api import Array
 from tracelearn.errors import warn
 
-__all__ = ["Folds", "canonical_order", "corrected_error", "draw_samples", "make_folds"]
+__all__ = ["Folds", "canonical_order", "corrected_error", "draw_samples", "fold_of_sample", "make_folds"]
 
 # A draw from many samples has at least so many of each class, or all of them: two for each of five folds.
 FEWEST_OF_CLASS = 10
@@ -96,10 +96,9 @@ class Folds:
         place[index] = np.arange(len(index))
         splits = []
         for train, test in self.splits:
-            train, test = place[train], place[test]
-            train, test = train[train >= 0], test[test >= 0]
-            if len(train) and len(test):
-                splits.append((train, test))
+            sides = [place[side][place[side] >= 0] for side in (train, test)]
+            if all(map(len, sides)):
+                splits.append((sides[0], sides[1]))
         complete = len(splits) == len(self)
         return Folds(tuple(splits), len(index), self.n_repeats if complete else 1)
 
@@ -151,11 +150,10 @@ def make_folds(
     if sample_weight is not None:
         usable = usable[np.asarray(sample_weight)[usable] > 0]
     usable_groups = None if groups is None else np.asarray(groups)[usable]
+    splits: list[tuple[Array, Array]] = []
     if isinstance(cv, Integral):
-        random = check_random_state(random_state)
-        seeds = [random_state + repeat for repeat in range(repeats)] if isinstance(random_state, Integral) else None
-        splits = []
-        for splitter in _shuffled(int(cv), y[usable], usable_groups, classifier, seeds or _seeds(random, repeats)):
+        seeds = _seeds(random_state, repeats)
+        for splitter in _shuffled(int(cv), y[usable], usable_groups, classifier, seeds):
             with warnings.catch_warnings():  # what scikit-learn would say of each draw was said once, in our words
                 warnings.filterwarnings("ignore", "The least populated class", UserWarning)
                 own = list(splitter.split(np.zeros(len(usable)), y[usable], usable_groups))
@@ -166,7 +164,6 @@ def make_folds(
             params["groups"] = groups
         usable = np.arange(n)
         repeats = 1
-        splits = []
         for train, test in check_cv(cv, y, classifier=classifier).split(np.zeros(n), y, **params):
             splits.append((_indices(train, n), _indices(test, n)))
         if sample_weight is not None:
@@ -178,7 +175,16 @@ def make_folds(
     return Folds(tuple((usable[train], usable[test]) for train, test in splits), n, repeats)
 
 
-def _seeds(random: np.random.RandomState, count: int) -> list[int]:
+def fold_of_sample(folds: Folds) -> Array | None:
+    """Find the fold (n,) that holds each sample out, where every sample is held out exactly once; else None."""
+    return np.argmax(folds.held_out, axis=0) if folds.is_partition else None
+
+
+def _seeds(random_state: Any, count: int) -> list[int]:
+    """Make a seed for each repeat."""
+    if isinstance(random_state, Integral):
+        return [int(random_state) + repeat for repeat in range(count)]
+    random = check_random_state(random_state)
     return [int(seed) for seed in random.randint(np.iinfo(np.int32).max, size=count)]
 
 
@@ -244,9 +250,8 @@ def _with_all_classes(
         lacking = np.isin(y[test], np.setdiff1d(classes, y[train]))
         if groups is not None:
             lacking = np.isin(groups[test], groups[test][lacking])
-        train, test = np.sort(np.concatenate([train, test[lacking]])), test[~lacking]
-        if len(test):
-            complete.append((train, test))
+        if not np.all(lacking):
+            complete.append((np.sort(np.concatenate([train, test[lacking]])), test[~lacking]))
     return complete
 
 

@@ -5,7 +5,7 @@ Every path is one frozen ``Path``. Alphas and ridges are in the units of the sam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,8 +16,8 @@ from joblib import Parallel, delayed
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy
 from tracelearn.penalties import as_penalty
-from tracelearn.problems.batch import Problems, Solution, alpha_max
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.problem import Problems, Solution, alpha_max
+from tracelearn.problems.squares import Squares
 from tracelearn.search.folds import corrected_error
 from tracelearn.search.softmax import log_losses, softmax_regression, stacked_scores
 from tracelearn.search.splits import Judgement, Models, SplitSamples
@@ -73,7 +73,8 @@ class Path:
     first: int  # the first point that may be chosen
     best: int  # the point of the best smoothed value of what selects, and that value
     value: float
-    held_out: tuple[Array, ...]  # scores of the best point, F times (m, K), in the units of the split
+    models: Models  # of the best point
+    held_out: tuple[Array, ...]  # its scores, F times (m, K), in the units of the split
 
     @cached_property
     def end(self) -> str:
@@ -215,10 +216,12 @@ def _path(
             selecting = explained_variance(judgement.statistics, split.fold_weights, numbers=numbers)
     first = 0
     if begins_at_zero:
-        options = {"numbers": not targets.are_classes, "by_scorer": by_scorer, "n_samples": split.folds.n_samples}
-        first = int(first_with_weights(selecting, **options))
+        n_samples = split.folds.n_samples
+        numbers = not targets.are_classes
+        first = int(first_with_weights(selecting, numbers=numbers, by_scorer=by_scorer, n_samples=n_samples))
     values = smoothed(selecting)
     best = max(first, int(np.argmax(values)))
+    models = solve(best)
     return Path(
         kind=kind,
         alphas=split.alpha_unit * alphas,
@@ -231,7 +234,8 @@ def _path(
         first=first,
         best=best,
         value=float(values[best]),
-        held_out=tuple(split.held_out_scores(solve(best))),
+        models=models,
+        held_out=tuple(split.held_out_scores(models)),
     )
 
 
@@ -408,7 +412,9 @@ def trace_path(
         before = None
         for k, alpha in enumerate(points):
             calls = (delayed(walk.step)(alpha, before, start) for walk, start in zip(walks, solutions, strict=True))
-            solutions, parts = zip(*parallel(calls), strict=True)
+            results = list(parallel(calls))
+            solutions = [solution for solution, _ in results]
+            parts = [models for _, models in results]
             W = xp.concat([part[0] for part in parts])
             b = xp.concat([part[1] for part in parts])
             shape = 1, len(split.folds), split.n_targets
@@ -478,7 +484,7 @@ class _FoldWalk:
 def is_small(split: SplitSamples) -> bool:
     """Tell whether logistic regression is soon done: with few weights, and few numbers read for each of them."""
     unknowns = split.rows.shape[1] * max(2, split.n_targets)
-    return unknowns <= _MOST_WEIGHTS and unknowns * split.folds.n_samples <= _MOST_PRODUCTS
+    return bool(unknowns <= _MOST_WEIGHTS) and unknowns * split.folds.n_samples <= _MOST_PRODUCTS
 
 
 def logistic_path(split: SplitSamples) -> Path | None:

@@ -166,15 +166,15 @@ def shares_of(
     centred = (np.sqrt(weight / np.sum(weight))[:, None] * centred).reshape(len(table), -1).T
     size = np.sqrt(np.sum(centred**2, axis=0))
     # A triangle has the sums of squares of all samples.
-    triangle = np.linalg.qr(centred / np.where(size > 0, size, 1.0), mode="r")
-    columns, target = triangle[:, :-1], triangle[:, -1]
+    triangle: Array = np.linalg.qr(centred / np.where(size > 0, size, 1.0), mode="r")
+    predictors, target = triangle[:, :-1], triangle[:, -1]
     views = np.arange(len(held_out))
-    weights, rest = nnls(columns, target)
+    weights, rest = nnls(predictors, target)
     while len(views) > 1:
         least = math.inf
         for view in views[::-1]:  # of equal ones the first stays, which is simpler
             others = views[views != view]
-            trial, rest_of_others = nnls(columns[:, others], target)
+            trial, rest_of_others = nnls(predictors[:, others], target)
             if rest_of_others < least:
                 least, fewer, weights_of_fewer = rest_of_others, others, trial
         if least**2 > (1.0 + LEAST_GAIN) * rest**2:

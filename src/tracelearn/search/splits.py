@@ -20,8 +20,8 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_spa
 from tracelearn.confounds import Regression
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.problems.batch import choose_form, datafit
-from tracelearn.problems.datafits import Squares
+from tracelearn.problems.forms import choose_form
+from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.search.folds import Folds
 
@@ -53,15 +53,14 @@ class Targets:
         """Keep the samples of an index, with other weights."""
         place = move_to(index, self.codes)
         xp = array_namespace(self.codes)
-        scorer = self.scorer
-        if scorer is not None:
-            scorer = _ScorerOfSome(scorer, index)
+        scorer = None if self.scorer is None else _ScorerOfSome(self.scorer, index)
         confounds = None if self.confounds is None else xp.take(self.confounds, place, axis=0)
         codes = xp.take(self.codes, place, axis=0)
         return replace(self, codes=codes, weight=weight, confounds=confounds, scorer=scorer)
 
 
-class _ScorerOfSome(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _ScorerOfSome:
     """A scorer of all samples, asked about some of them."""
 
     scorer: Score
@@ -235,11 +234,20 @@ class SplitSamples:
         samples = Samples.of(block, self.shape).checked()
         form = choose_form(samples, self.targets.loss)
         options: dict[str, Any] = {"joint": self.joint, "fit_intercept": self.targets.fit_intercept}
-        return datafit(samples, self.targets.loss, form, ridge=0.0, **options)
+        return form.data_fit(samples, self.targets.loss, ridge=0.0, **options)
 
     def to_rows(self, W: Array) -> Array:
         """Turn weights (F K, p) of samples into weights of rows (F K, r)."""
         return W if self.coordinates is None else W @ self.coordinates.axes
+
+    def for_samples(self, models: Models, point: int = 0) -> tuple[Array, Array]:
+        """Turn models of rows into weights (F, K, p) and intercepts (F, K) for samples and targets in their own units."""
+        W, b = models.weights[point, ...], models.intercepts[point, ...]
+        if self.coordinates is not None:
+            xp = array_namespace(W)
+            W = (W @ xp.matrix_transpose(self.coordinates.axes)) / self.unit
+            b = b - W @ self.coordinates.origin
+        return self.target_unit * W, self.target_unit * b + self.target_mean
 
     # --- what folds hold out ---------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ listed in ``tracelearn.features.catalogue``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +31,7 @@ __all__ = [
     "ShownByViews",
     "blend_views",
     "fit_view",
+    "joined_penalty",
     "read_views",
     "transformed",
     "views_that_suit",
@@ -178,12 +179,6 @@ class FittedView:
     rows_of_fold: tuple[Array, ...] | None = None  # as each fold sees them, where the transformer learns from targets
     keeps_modes: bool = False  # whether modes of transformed samples are those of the samples
 
-    @property
-    def block_shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of the blocks of weights that have a norm of their own: one for each window, or one for all."""
-        windows = getattr(self.transformer, "windows", 1)
-        return [self.shape[1:]] * windows if windows > 1 else [self.shape]
-
     def take(self, index: Array) -> FittedView:
         """Keep the samples of an index; folds must see them all in one way."""
         xp = array_namespace(self.rows)
@@ -267,12 +262,10 @@ class BlendedSamples:
 def blend_views(blend: Blend, views: Mapping[str, FittedView], weight: Array, penalty: Any) -> BlendedSamples:
     """Show samples by all views of a blend: each is divided by the root of its total variance, and times its strength."""
     chosen = [views[name] for name in blend.names]
-    shapes = [shape for view in chosen for shape in view.block_shapes]
+    shape, penalty = joined_penalty([view.transformer for view in chosen], [view.shape for view in chosen], penalty)
     if len(chosen) == 1:
         (view,) = chosen
-        if len(shapes) == 1:
-            return BlendedSamples(view.rows, view.shape, penalty, (1.0,), view.rows_of_fold)
-        return BlendedSamples(view.rows, (view.rows.shape[1],), _in_blocks(shapes, penalty), (1.0,), view.rows_of_fold)
+        return BlendedSamples(view.rows, shape, penalty, (1.0,), view.rows_of_fold)
     strengths = blend.strengths or (1.0,) * len(chosen)
     factors = tuple(
         strength / _total_deviation(view.rows, weight) for strength, view in zip(strengths, chosen, strict=True)
@@ -287,7 +280,7 @@ def blend_views(blend: Blend, views: Mapping[str, FittedView], weight: Array, pe
             shown = [view.rows if view.rows_of_fold is None else view.rows_of_fold[fold] for view in chosen]
             seen.append(xp.concat([factor * own for factor, own in zip(factors, shown, strict=True)], axis=1))
         rows_of_fold = tuple(seen)
-    return BlendedSamples(rows, (rows.shape[1],), _in_blocks(shapes, penalty), factors, rows_of_fold)
+    return BlendedSamples(rows, shape, penalty, factors, rows_of_fold)
 
 
 def _total_deviation(rows: Array, weight: Array) -> float:
@@ -299,9 +292,21 @@ def _total_deviation(rows: Array, weight: Array) -> float:
     return math.sqrt(float(xp.sum(share @ apart**2))) or 1.0
 
 
-def _in_blocks(shapes: Iterable[tuple[int, ...]], penalty: Any) -> Blocks:
-    shapes = tuple(shapes)
-    return Blocks(shapes, tuple(as_penalty(penalty, shape) for shape in shapes))
+def joined_penalty(
+    transformers: Sequence[Any], shapes: Sequence[tuple[int, ...]], penalty: Any
+) -> tuple[tuple[int, ...], Any]:
+    """Find the shape of samples as some views show them side by side, and the penalty of their weights.
+
+    Each view has a norm of its own, and so has each window of one that has several; samples are flat then.
+    """
+    blocks: list[tuple[int, ...]] = []
+    for transformer, shape in zip(transformers, shapes, strict=True):
+        windows = getattr(transformer, "windows", 1)
+        blocks += [shape[1:]] * windows if windows > 1 else [shape]
+    if len(blocks) == 1:
+        return blocks[0], penalty
+    size = sum(math.prod(block) for block in blocks)
+    return (size,), Blocks(tuple(blocks), tuple(as_penalty(penalty, block) for block in blocks))
 
 
 @dataclass(frozen=True, eq=False)

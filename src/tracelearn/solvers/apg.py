@@ -1,41 +1,63 @@
-"""Accelerated proximal gradient, as in the paper's Algorithm 1 but with the tight step, and its two inner methods.
-
-Both inner methods minimise ``curvature/2 |W - P|^2 + alpha norm(W)`` and return the point with its split over the terms.
-"""
+"""Accelerated proximal gradient, as in the paper's Algorithm 1 but with the tight step, and its inner method."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Penalty, Split
-from tracelearn.problems.batch import CHECK_EVERY, Finish, Problems, Solution, Watcher
-from tracelearn.problems.datafits import lipschitz, repeated
-from tracelearn.solvers.admm import guarded
+from tracelearn.problems.data_fit import lipschitz, repeated
+from tracelearn.problems.problem import Problems, Solution
+from tracelearn.solvers.stopping import CHECK_EVERY, Finish, Watcher, guarded
 
-__all__ = ["PROXES", "apg_adm", "apg_dr", "prox_adm", "prox_dr"]
-
-Prox = Callable[..., tuple[Array, Split]]
+__all__ = ["apg", "prox_adm"]
 
 _UNIT = 0.01  # of the length of P: what a point that is nearly zero is measured by
 
 
-def _length(T: Array) -> float:
-    xp = array_namespace(T)
-    return float(xp.sqrt(xp.sum(T**2)))
+@guarded
+def apg(
+    problems: Problems,
+    *,
+    tol: float = 1e-6,
+    max_iter: int = 1000,
+    start: Solution | None = None,
+    exact_ranks: bool = True,
+    on_iteration: Watcher | None = None,
+) -> Solution:
+    """Solve by accelerated proximal gradient: the outer loop of the paper's Algorithm 1, with the tight step and restarts.
 
-
-def _proximal(
-    step: Callable[[Split], tuple[Array, Split]], split: Split, P: Array, tol: float, limit: int
-) -> tuple[Array, Split]:
-    """Repeat a step until the point moves by at most ``tol`` times its length plus a hundredth of that of P."""
-    W, unit = None, _UNIT * _length(P)
-    for _ in range(limit):
-        before, (W, split) = W, step(split)
-        if before is not None and _length(W - before) <= tol * (unit + _length(before)):
-            break
-    return W, split
+    The inner proximal point starts from the split of the last one and is found to a tenth of the last outer step: more
+    would be wasted while the outer iterate still moves, less would stall it. Arguments as in ``admm``.
+    """
+    xp = array_namespace(problems.alpha)
+    solution = problems.begin(start)
+    if bool(xp.all(solution.gap <= tol)):
+        return solution
+    W, split = solution.W, None if start is None else solution.split
+    finish = Finish(tol, exact_ranks)
+    curvature = lipschitz(problems.fit)
+    curvature = curvature if curvature > 0 else 1.0
+    strength = repeated(problems.alpha, W.shape[0])
+    Z, momentum, accuracy = W, 1.0, 1e-3
+    for iteration in range(1, max_iter + 1):
+        gradient = problems.tensors(problems.fit.evaluate(Z).gradient)
+        before = W
+        W, split = prox_adm(problems.penalty, Z - gradient / curvature, strength, curvature, split, tol=accuracy)
+        if float(xp.sum((Z - W) * (W - before))) > 0.0:  # momentum points uphill (O'Donoghue and Candes, 2015)
+            momentum = 1.0
+        following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
+        Z = W + ((momentum - 1.0) / following) * (W - before)
+        momentum = following
+        step = _length(W - before) / (1e-300 + _length(W))
+        accuracy = min(accuracy, max(0.1 * step, 1e-14))
+        if iteration % CHECK_EVERY == 0 or iteration == max_iter:
+            solution, done = finish.judge(problems, problems.certified(W, split, iteration))
+            if on_iteration is not None:
+                on_iteration(solution)
+            if bool(xp.all(done)):
+                break
+    return solution
 
 
 def prox_adm(
@@ -48,7 +70,10 @@ def prox_adm(
     tol: float = 1e-10,
     max_iter: int = 100,
 ) -> tuple[Array, Split]:
-    """Find the proximal point by the alternating direction method of multipliers (the paper's Eq. 26).
+    """Minimise ``curvature/2 |W - P|^2 + alpha norm(W)``; return the point with its split over the terms.
+
+    By the alternating direction method of multipliers (the paper's Eq. 26), until the point moves by at most ``tol`` times its
+    length plus a hundredth of that of P.
 
     Parameters
     ----------
@@ -68,89 +93,19 @@ def prox_adm(
            [0., 0.]])
     """
     xp = array_namespace(P)
-    stiffness = penalty.stiffness
+    stiffness, unit = penalty.stiffness, _UNIT * _length(P)
     rho = xp.full_like(alpha, stiffness * curvature)
-
-    def step(split: Split) -> tuple[Array, Split]:
-        W = (curvature * P + penalty.pull(split, rho)) / ((1.0 + stiffness) * curvature)
-        return W, penalty.push(split, W, alpha, rho, 1.0)
-
-    return _proximal(step, penalty.start(P) if split is None else split, P, tol, max_iter)
-
-
-def prox_dr(
-    penalty: Penalty,
-    P: Array,
-    alpha: Array,
-    curvature: float,
-    split: Split | None = None,
-    *,
-    tol: float = 1e-10,
-    max_iter: int = 100,
-) -> tuple[Array, Split]:
-    """Find the proximal point by Douglas-Rachford splitting (the paper's Eq. 22 and 23); arguments as in ``prox_adm``."""
-
-    def step(split: Split) -> tuple[Array, Split]:
-        return penalty.reflect(split, P, alpha, curvature, 1.0 / curvature)
-
-    return _proximal(step, penalty.start(P) if split is None else split, P, tol, max_iter)
-
-
-PROXES: dict[str, Prox] = {"adm": prox_adm, "dr": prox_dr}
-
-
-def _apg(
-    prox: Prox,
-    problems: Problems,
-    *,
-    tol: float = 1e-6,
-    max_iter: int = 1000,
-    start: Solution | None = None,
-    exact_ranks: bool = True,
-    on_iteration: Watcher | None = None,
-) -> Solution:
-    """Run the outer loop of the paper's Algorithm 1 with the tight step and adaptive restart.
-
-    The inner proximal point starts from the split of the last one and is found to a tenth of the last outer step: more
-    would be wasted while the outer iterate still moves, less would stall it.
-    """
-    xp = array_namespace(problems.alpha)
-    found = problems.begin(start)
-    if bool(xp.all(found.gap <= tol)):
-        return found
-    W, split = found.W, None if start is None else found.split
-    finish = Finish(tol, exact_ranks)
-    curvature = lipschitz(problems.fit)
-    curvature = curvature if curvature > 0 else 1.0
-    strength = repeated(problems.alpha, W.shape[0])
-    Z, momentum, accuracy = W, 1.0, 1e-3
-    for iteration in range(1, max_iter + 1):
-        gradient = problems.tensors(problems.fit.evaluate(Z).gradient)
+    split = penalty.start(P) if split is None else split
+    W = None
+    for _ in range(max_iter):
         before = W
-        W, split = prox(problems.penalty, Z - gradient / curvature, strength, curvature, split, tol=accuracy)
-        if float(xp.sum((Z - W) * (W - before))) > 0.0:  # momentum points uphill (O'Donoghue and Candes, 2015)
-            momentum = 1.0
-        following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
-        Z = W + ((momentum - 1.0) / following) * (W - before)
-        momentum = following
-        step = _length(W - before) / (1e-300 + _length(W))
-        accuracy = min(accuracy, max(0.1 * step, 1e-14))
-        if iteration % CHECK_EVERY == 0 or iteration == max_iter:
-            found, done = finish.judge(problems, problems.certified(W, split, iteration))
-            if on_iteration is not None:
-                on_iteration(found)
-            if bool(xp.all(done)):
-                break
-    return found
+        W = (curvature * P + penalty.pull(split, rho)) / ((1.0 + stiffness) * curvature)
+        split = penalty.push(split, W, alpha, rho, 1.0)
+        if before is not None and _length(W - before) <= tol * (unit + _length(before)):
+            break
+    return W, split
 
 
-@guarded
-def apg_adm(problems: Problems, **options: object) -> Solution:
-    """Accelerated proximal gradient with the alternating direction method inside; arguments as in ``admm``."""
-    return _apg(prox_adm, problems, **options)  # type: ignore[arg-type]
-
-
-@guarded
-def apg_dr(problems: Problems, **options: object) -> Solution:
-    """Accelerated proximal gradient with Douglas-Rachford splitting inside; arguments as in ``admm``."""
-    return _apg(prox_dr, problems, **options)  # type: ignore[arg-type]
+def _length(T: Array) -> float:
+    xp = array_namespace(T)
+    return float(xp.sqrt(xp.sum(T**2)))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from tracelearn.arrays.array_api import Array, array_namespace
-from tracelearn.arrays.linalg import replayed
-from tracelearn.penalties import Penalty, Split
-from tracelearn.problems.batch import Finish, Problems, Solution, Watcher, certify
-from tracelearn.problems.datafits import Evaluation, Squares
-from tracelearn.solvers.admm import BreakdownError, admm, continued, guarded
+from tracelearn.problems.data_fit import CurvedFit, Evaluation
+from tracelearn.problems.problem import Problems, Solution
+from tracelearn.solvers.admm import admm
+from tracelearn.solvers.stopping import BreakdownError, Finish, Watcher, continued, guarded
 
 __all__ = ["newton"]
 
 _LONGEST = 64.0  # steps of the first model
+_SHORTEST = 1e-6  # steps of any model
 _NEAR = 1e-2  # gap below which a model of second order should leave half of it at most
 
 
 @guarded
-def newton(
+def newton(  # noqa: C901 - the algorithm, from top to bottom
     problems: Problems,
     *,
     tol: float = 1e-6,
@@ -33,130 +33,112 @@ def newton(
     Every model of second order costs one weighted gram and then some iterations that do not look at the samples; a
     handful of models is enough where a fixed bound of the curvature takes thousands of passes. Arguments as in ``admm``.
     """
-    xp = array_namespace(problems.alpha)
     options: dict[str, Any] = {
         "tol": tol,
         "max_iter": max_iter,
         "exact_ranks": exact_ranks,
         "on_iteration": on_iteration,
     }
-    if problems.fit.n_groups > 1:  # squares alone come in groups that stay together, and are their own model
+    if problems.fit.is_quadratic:  # it is its own model
         return admm(problems, start=start, **options)
     if problems.fit.n_problems > 1:  # separable: every problem has a curvature of its own
-        return problems.one_by_one(newton, start, **options)
-    found = problems.begin(start)
-    if bool(xp.all(found.gap <= tol)):
-        return found
-    inner, at = found, problems.fit.at_zero if start is None else problems.fit.evaluate(found.W)
-    # What has the exact ranks of a model that is nearly exact is looked at once, and a look may be a pass.
-    ranks = exact_ranks and problems.fit.model_error < 1.0
-    finish, spent, accuracy = Finish(tol, exact_ranks and not ranks), 0, 0.1
+        return problems.one_by_one(lambda problem, its_start: newton(problem, start=its_start, **options), start)
+    fit = cast(CurvedFit, problems.fit)
+    evaluation = fit.at_zero if start is None else fit.evaluate(start.W)
+    solution = problems.begin(start, evaluation)
+    if float(solution.gap[0]) <= tol:
+        return solution
+    inner = solution if start is not None else None  # the answer of the last model, from which the next is solved
+    finish, spent, accuracy = Finish(tol, exact_ranks), 0, 0.1
     while True:
-        found, done = finish.judge(problems, replace(found, n_iter=spent))
+        solution, done = finish.judge(problems, replace(solution, n_iter=spent))
         if on_iteration is not None:
-            on_iteration(found)
-        if bool(xp.all(done)) or spent >= max_iter:
-            return found
-        first, error = None if spent == 0 and start is None else inner, problems.fit.model_error
-        goal = accuracy * max(error * min(float(found.gap[0]), 1.0), 3.0 * tol)
-        # Where a nearly exact model cannot be solved, half of the iterations are left for the exact problem.
-        limit = max_iter - spent if problems.fit.is_exact or error >= 1.0 else (max_iter - spent + 1) // 2
-        inner, step = _stepped(problems, found.W, at, first, goal, limit, ranks)
-        if inner.n_iter == 0 and step is not None:  # good enough for the model, which is more lenient than the loss
-            accuracy *= 0.1
-        spent += max(inner.n_iter, int(step is not None))
-        if step is None and problems.fit.is_exact:
+            on_iteration(solution)
+        if bool(done[0]) or spent >= max_iter:
+            return solution
+        gap, is_first = float(solution.gap[0]), inner is None
+        goal = accuracy * max(min(gap, 1.0), 3.0 * tol)
+        answer = _answer_of_model(problems, fit, solution.W, evaluation, inner, goal, max_iter - spent)
+        step = None
+        if answer is not None:
+            inner = answer
+            step = _searched(problems, solution.W, inner, evaluation, longer=is_first)
+            if inner.n_iter == 0 and step is not None:  # good enough for the model, which is more lenient than the loss
+                accuracy *= 0.1
+            spent += max(inner.n_iter, int(step is not None))
+        if step is None and not fit.has_rough_models:
             # There is no model, or it is no guide here; the bound of the curvature is, one pass an iteration.
-            return _bounded(problems, found, spent, options)
-        fit = problems.fit.exact() if step is None or _is_slow(found, step[0], error, tol) else problems.fit
-        problems = replace(problems, fit=fit)
-        found, at = (found, at) if step is None else step
+            if not fit.has_bounded_curvature:
+                return solution
+            return continued(admm, problems, solution if spent else None, spent, **options)
+        if step is not None:
+            solution, evaluation = step
+        expected = 0.5 * gap if gap < _NEAR else gap
+        if step is None or float(solution.gap[0]) > max(expected, tol):
+            fit = fit.with_exact_models()
+            problems = replace(problems, fit=fit)
 
 
-def _is_slow(before: Solution, after: Solution, error: float, tol: float) -> bool:
-    """Tell whether a model led less far than it should: near the answer much closer, and if it is nearly exact from anywhere."""
-    gap = float(before.gap[0])
-    expected = 0.1 * gap if error < 1.0 else 0.5 * gap if gap < _NEAR else gap
-    return float(after.gap[0]) > max(expected, tol)
-
-
-def _stepped(
+def _answer_of_model(
     problems: Problems,
+    fit: CurvedFit,
     W: Array,
-    at: Evaluation,
+    evaluation: Evaluation,
     start: Solution | None,
     goal: float,
-    limit: int,
-    exact_ranks: bool,
-) -> tuple[Solution, tuple[Solution, Evaluation] | None]:
-    """Solve the model at W; return its answer, and the step towards it, or None where there is no model or none that helps."""
-    model = problems.fit.model(W, at)
-    nothing = problems.certified(W, problems.penalty.start(W), 0, proven=False)
+    max_iter: int,
+) -> Solution | None:
+    """Solve the model at W: by ADMM, or where a squared norm is all there is to penalise by one solve.
+
+    None where there is no model, or where single precision left one that is not positive, as of collinear features.
+    """
+    xp, model = array_namespace(problems.alpha), fit.model(W, evaluation)
     if model is None:
-        return nothing, None
+        return None
     stated = replace(problems, fit=model)
+    if not bool(xp.any(problems.alpha > 0)) and bool(xp.all(model.ridge > 0)):
+        zero = xp.zeros_like(model.at_zero.gradient)
+        ridge = problems.tensors(model.updater(xp.zeros_like(problems.alpha))(zero, zero))
+        return stated.uncertified(ridge, problems.penalty.start(ridge), 1)
     try:
-        inner = _answer(stated, start, goal, limit, exact_ranks)
+        return admm(stated, tol=goal, max_iter=max_iter, start=start, exact_ranks=False)
     except BreakdownError:
-        if problems.fit.is_exact:
-            raise
-        return nothing, None  # collinear features: what single precision left of a model is not positive
-    longer = start is None and problems.fit.model_error >= 1.0
-    return inner, _searched(problems, W, inner, at, longer=longer)
-
-
-def _answer(problems: Problems, start: Solution | None, goal: float, limit: int, exact_ranks: bool) -> Solution:
-    """Solve the problem of a model: by ADMM, or where a squared norm is all there is to penalise by one solve."""
-    xp, fit = array_namespace(problems.alpha), problems.fit
-    if bool(xp.any(problems.alpha > 0)) or not bool(xp.all(fit.ridge > 0)):
-        return admm(problems, tol=goal, max_iter=limit, start=start, exact_ranks=exact_ranks)
-    zero = xp.zeros_like(fit.at_zero.gradient)
-    W = problems.tensors(fit.updater(xp.zeros_like(problems.alpha))(zero, zero))
-    return problems.certified(W, problems.penalty.start(W), 1, proven=False)
-
-
-def _bounded(problems: Problems, found: Solution, spent: int, options: dict[str, Any]) -> Solution:
-    """Go on by ADMM with the bound of the curvature, where there is one."""
-    fit = problems.fit
-    has_bound = fit.operator.has_factor if isinstance(fit, Squares) else fit.loss.curvature is not None  # type: ignore[attr-defined]
-    return continued(admm, problems, found if spent else None, spent, **options) if has_bound else found
-
-
-def _objective(penalty: Penalty, split: Split, alpha: Array, W: Array, value: Array) -> Array:
-    """Add the penalty of W to the value of its data fit."""
-    return value + alpha * array_namespace(W).sum(penalty.value(W, split))
+        if fit.has_rough_models:
+            return None
+        raise
 
 
 def _searched(
-    problems: Problems, W: Array, inner: Solution, at: Evaluation, *, longer: bool
+    problems: Problems, W: Array, inner: Solution, evaluation: Evaluation, *, longer: bool
 ) -> tuple[Solution, Evaluation] | None:
     """Go from W towards the answer of the model, halving the step until the true objective falls; also evaluate it there.
 
     A step from zero is also doubled while that helps: where classes are told apart curvatures at zero are much too large.
+    None where no step is short enough.
     """
-    penalty, alpha = problems.penalty, problems.alpha
+    xp = array_namespace(W)
+
+    def objective(V: Array, at_V: Evaluation) -> float:
+        norms = problems.penalty.value(V, inner.split)
+        return float((at_V.value + problems.alpha * xp.sum(norms))[0])
 
     def look(length: float) -> tuple[float, Array, Evaluation]:
         V = W + length * (inner.W - W)
-        there = problems.fit.evaluate(V, at)
-        return objective(V, there), V, there
-
-    def objective(V: Array, there: Evaluation) -> float:
-        return float(replayed(V, _objective, penalty, inner.split, alpha, V, there.value)[0])
+        at_V = problems.fit.evaluate(V, evaluation)
+        return objective(V, at_V), V, at_V
 
     # The rounding of two sums: without it the last step, which changes nothing any more, would be refused.
-    before = objective(W, at)
-    limit, length, found = before + 1e-14 * abs(before), 1.0, look(1.0)
-    while found[0] > limit:
+    before = objective(W, evaluation)
+    limit, length, trial = before + 1e-14 * abs(before), 1.0, look(1.0)
+    while trial[0] > limit:
         length *= 0.5
-        if length < 1e-6:
+        if length < _SHORTEST:
             return None
-        found = look(length)
+        trial = look(length)
     while longer and 1.0 <= length < _LONGEST:
         length *= 2.0
         further = look(length)
-        longer = further[0] < found[0]
-        found = further if longer else found
-    _, V, there = found
-    proof = certify(problems, V, inner.split, there)
-    return Solution(V, inner.split, *proof, 0, inner.rho), there
+        longer = further[0] < trial[0]
+        trial = further if longer else trial
+    _, V, at_V = trial
+    return problems.certified(V, inner.split, 0, inner.rho, evaluation=at_V), at_V

@@ -17,12 +17,14 @@ from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.subspaces import Subspaces
-from tracelearn.problems.batch import Problems, Solution, Watcher, certify
-from tracelearn.problems.datafits import Evaluation, Squares
+from tracelearn.problems.data_fit import Evaluation
 from tracelearn.problems.operators import Diagonal
-from tracelearn.solvers.admm import admm, continued, guarded
-from tracelearn.solvers.apg import apg_adm
+from tracelearn.problems.problem import Problems, Solution, certify
+from tracelearn.problems.squares import quadratic_model
+from tracelearn.solvers.admm import admm
+from tracelearn.solvers.apg import apg
 from tracelearn.solvers.newton import newton
+from tracelearn.solvers.stopping import Watcher, continued, guarded
 
 __all__ = ["subspaces"]
 
@@ -56,39 +58,41 @@ def subspaces(
     if fit.n_groups > 1 or not problems.penalty.is_invariant:
         return _whole(problems, start, 0, max_iter, options)
     if fit.n_problems > 1:  # every problem has subspaces of its own
-        return problems.one_by_one(subspaces, start, max_iter=max_iter, **options)
-    found = best = problems.begin(start)
-    if bool(xp.all(found.gap <= tol)):
-        return found
-    rows = xp.reshape(found.W, (-1, fit.n_features))
-    at = fit.at_zero if start is None else fit.evaluate(rows)
-    known, step = _everything(problems).narrowed(rows), None
-    spent, accuracy, waited = 0, _ACCURACY, 0
+        return problems.one_by_one(
+            lambda problem, its_start: subspaces(problem, start=its_start, max_iter=max_iter, **options), start
+        )
+    evaluation = fit.at_zero if start is None else fit.evaluate(start.W)
+    solution = best = problems.begin(start, evaluation)
+    if bool(xp.all(solution.gap <= tol)):
+        return solution
+    rows = xp.reshape(solution.W, (-1, fit.n_features))
+    occupied, step = _whole_modes(problems).narrowed(rows), None
+    spent, accuracy, rounds_waited = 0, _ACCURACY, 0
     while True:
         goal = accuracy * float(best.gap[0])
-        step = _proximal_step(problems, rows, at, _ROUGH * goal, step)
-        found = _certified(problems, at, found, step)
-        waited = 0 if float(found.gap[0]) < 0.5 * float(best.gap[0]) else waited + 1
-        if waited:  # what limits the gap may be how well the two small problems are solved
+        step = _proximal_step(problems, rows, evaluation, _ROUGH * goal, step)
+        solution = _certified(problems, evaluation, solution, step)
+        rounds_waited = 0 if float(solution.gap[0]) < 0.5 * float(best.gap[0]) else rounds_waited + 1
+        if rounds_waited:  # what limits the gap may be how well the two small problems are solved
             accuracy *= 0.1
-        best = found if float(found.gap[0]) <= float(best.gap[0]) else best
+        best = solution if float(solution.gap[0]) <= float(best.gap[0]) else best
         if on_iteration is not None:
             on_iteration(best)
         if bool(xp.all(best.gap <= tol)) or spent >= max_iter:
             return replace(best, n_iter=spent) if spent >= max_iter else best
-        wider = known.widened(xp.reshape(step.W, rows.shape), size=_CORE, least=_LEAST_NEW)
-        if math.prod(wider.core_shape) > _LARGEST_CORE or waited > _PATIENCE:
+        wider = occupied.widened(xp.reshape(step.W, rows.shape), size=_CORE, least=_LEAST_NEW)
+        if math.prod(wider.core_shape) > _LARGEST_CORE or rounds_waited > _PATIENCE:
             return _whole(problems, best, spent, max_iter, options)
         if 0 in wider.core_shape:  # nothing but zero is in sight: look closer
             spent += 1
             continue
-        inner = _solved(problems, wider, found, goal, max_iter - spent, exact_ranks)
+        inner = _solved_within(problems, wider, solution, goal, max_iter - spent, exact_ranks)
         spent += max(inner.n_iter, 1)
         cores = xp.reshape(inner.W, (-1, math.prod(wider.core_shape)))
-        rows, known = wider.lift(cores), wider.narrowed(cores)
-        at = fit.evaluate(rows)
+        rows, occupied = wider.lift(cores), wider.narrowed(cores)
+        evaluation = fit.evaluate(rows)
         split = inner.split.map(partial(_lifted, wider))
-        found = Solution(problems.tensors(rows), split, inner.objective, inner.gap, spent, inner.rho)
+        solution = Solution(problems.tensors(rows), split, inner.objective, inner.gap, spent, inner.rho)
 
 
 def _features(problems: Problems) -> tuple[int, ...]:
@@ -97,66 +101,65 @@ def _features(problems: Problems) -> tuple[int, ...]:
     return problems.shape if whole else problems.shape[1:]
 
 
-def _everything(problems: Problems) -> Subspaces:
+def _whole_modes(problems: Problems) -> Subspaces:
     """Return the subspaces that are whole modes."""
     xp, like = array_namespace(problems.alpha), problems.alpha
     sizes = _features(problems)
     return Subspaces(tuple(xp.eye(size, dtype=like.dtype, device=device(like)) for size in sizes))
 
 
-def _lifted(known: Subspaces, T: Array) -> Array:
+def _lifted(within: Subspaces, T: Array) -> Array:
     """Lift all tensors of an array whose last axes are those of a core."""
-    xp, order = array_namespace(T), len(known.shape)
-    rows = known.lift(xp.reshape(T, (-1, math.prod(known.core_shape))))
-    return xp.reshape(rows, (*T.shape[:-order], *known.shape))
+    xp, order = array_namespace(T), len(within.shape)
+    rows = within.lift(xp.reshape(T, (-1, math.prod(within.core_shape))))
+    return xp.reshape(rows, (*T.shape[:-order], *within.shape))
 
 
-def _projected(known: Subspaces, T: Array) -> Array:
+def _projected(within: Subspaces, T: Array) -> Array:
     """Project all tensors of an array whose last axes are those of a sample."""
-    xp, order = array_namespace(T), len(known.shape)
-    rows = known.project(xp.reshape(T, (-1, math.prod(known.shape))))
-    return xp.reshape(rows, (*T.shape[:-order], *known.core_shape))
+    xp, order = array_namespace(T), len(within.shape)
+    rows = within.project(xp.reshape(T, (-1, math.prod(within.shape))))
+    return xp.reshape(rows, (*T.shape[:-order], *within.core_shape))
 
 
-def _proximal_step(problems: Problems, rows: Array, at: Evaluation, goal: float, last: Solution | None) -> Solution:
+def _proximal_step(
+    problems: Problems, rows: Array, evaluation: Evaluation, goal: float, last: Solution | None
+) -> Solution:
     """Minimise the objective with the data fit replaced by its gradient at W and one curvature for all directions.
 
     Where W is the optimum so is the answer, and its split proves it.
     """
     xp, curvature = array_namespace(rows), problems.fit.mean_curvature
     curvature = curvature if curvature > 0 else 1.0
-    force, nothing = curvature * rows - at.gradient, xp.zeros_like(rows[:, 0])
-    # A constant changes neither answer nor gap; this one keeps the model positive, as the dual of squares needs.
-    constant = at.value + xp.sum(rows * (0.5 * curvature * rows - at.gradient)) + 10.0 * problems.scale
-    target = (nothing + 1.0) * constant / rows.shape[0]
-    diagonal = Diagonal(xp.full_like(rows[0, :], curvature))
-    model = Squares(diagonal, 0.5 * force, target, xp.zeros_like(problems.alpha), nothing, nothing)
-    stated = replace(problems, fit=model)
-    return admm(stated, tol=goal, max_iter=_STEP, start=last, exact_ranks=False)
+    operator, no_ridge = Diagonal(xp.full_like(rows[0, :], curvature)), xp.zeros_like(problems.alpha)
+    model = quadratic_model(operator, rows, evaluation.value, evaluation.gradient, no_ridge, problems.scale)
+    return admm(replace(problems, fit=model), tol=goal, max_iter=_STEP, start=last, exact_ranks=False)
 
 
-def _certified(problems: Problems, at: Evaluation, found: Solution, step: Solution) -> Solution:
+def _certified(problems: Problems, evaluation: Evaluation, solution: Solution, step: Solution) -> Solution:
     """Certify W with the split of the small problem or with that of the proximal step, whichever proves more."""
-    splits = [found.split, replace(found.split, duals=step.split.duals)]
-    proofs = [certify(problems, found.W, split, at) for split in splits]
-    split, (objective, gap) = min(zip(splits, proofs, strict=True), key=lambda pair: float(pair[1][1][0]))
-    return replace(found, split=split, objective=objective, gap=gap)
+    with_step = replace(solution.split, duals=step.split.duals)
+    certificates = []
+    for split in (solution.split, with_step):
+        objective, gap = certify(problems, solution.W, split, evaluation)
+        certificates.append(replace(solution, split=split, objective=objective, gap=gap))
+    return min(certificates, key=lambda certificate: float(certificate.gap[0]))
 
 
-def _solved(
-    problems: Problems, wider: Subspaces, found: Solution, goal: float, max_iter: int, exact_ranks: bool
+def _solved_within(
+    problems: Problems, wider: Subspaces, solution: Solution, goal: float, max_iter: int, exact_ranks: bool
 ) -> Solution:
     """Solve the problem of the weights in subspaces, starting from where it stands."""
     small = problems.fit.within(wider)
-    lead = problems.shape[: len(problems.shape) - len(wider.shape)]
-    inner = replace(problems, fit=small, shape=(*lead, *wider.core_shape))
+    target_modes = problems.shape[: len(problems.shape) - len(wider.shape)]
+    inner = replace(problems, fit=small, shape=(*target_modes, *wider.core_shape))
     core = partial(_projected, wider)
-    start = replace(found, W=core(found.W), split=found.split.map(core))
-    solve = newton if small.solvers.best == "newton" else admm
+    start = replace(solution, W=core(solution.W), split=solution.split.map(core))
+    solve = admm if small.is_quadratic else newton
     return solve(inner, tol=goal, max_iter=max_iter, start=start, exact_ranks=exact_ranks)
 
 
 def _whole(problems: Problems, start: Solution | None, spent: int, max_iter: int, options: dict[str, Any]) -> Solution:
     """Solve for all weights at once."""
-    solve = admm if problems.fit.operator.has_factor else apg_adm
+    solve = admm if problems.fit.operator.has_factor else apg
     return continued(solve, problems, start, spent, max_iter=max_iter, **options)

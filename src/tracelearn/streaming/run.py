@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.errors import InputError, refuse
-from tracelearn.samples import open_source
+from tracelearn.io import open_source
 from tracelearn.streaming.checkpoints import Checkpoints, Point, State, first_difference
 
 __all__ = ["Point", "StreamReport", "first_difference", "stream"]

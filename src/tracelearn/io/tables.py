@@ -1,0 +1,263 @@
+"""Tables, whatever holds them: which columns are the entries of samples, and how columns are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from importlib import import_module
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyarrow import types
+
+from tracelearn.errors import InputError, refuse, warn
+from tracelearn.io.arrow_values import Name, is_number, is_text, layout, to_array
+from tracelearn.io.columns import Column, until_rows
+from tracelearn.io.places import Place
+from tracelearn.samples.modes import Mode
+from tracelearn.samples.names import grid, subset_of_one_kind
+
+__all__ = [
+    "Entries",
+    "Table",
+    "choose_columns",
+    "column_of_table",
+    "columns_of_identifiers",
+    "first_values",
+    "from_row",
+    "refuse_text",
+    "sample_entries",
+    "table_column",
+    "warn_of_columns",
+    "warn_of_long_table",
+]
+
+_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the index
+_FEWEST_ROWS = 10  # below, what columns have in common is chance
+_FEWEST_READINGS = 3  # of a recording, on average
+_ADVICE = (
+    "choose columns with open_source(path, samples=...), such as 'ch*', or leave some out with open_source(path, "
+    "ignore=...)."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Names and types of columns, the number of rows, and how some columns are read.
+
+    ``batches(columns, start, rows)`` reads record batches of about so many rows from a row on.
+    """
+
+    schema: Any
+    n_rows: int
+    batches: Callable[[Sequence[str], int, int], Iterator[Any]]
+
+
+def table_column(reader: str, place: Place, name: Name) -> Column:
+    """Open a column of a table, or several whose values are the entries of one sample.
+
+    ``reader`` is the module of this package that opens the format.
+    """
+    names = (name,) if isinstance(name, str) else name
+    return column_of_table(import_module(f"tracelearn.io.{reader}").open_table(place, names), name)
+
+
+def column_of_table(table: Table, name: Name) -> Column:
+    """Make a column of a table that is open already."""
+    names = (name,) if isinstance(name, str) else name
+    shape, dtype = layout(table.schema, name)
+    if 0 in shape:  # lists of any length: the first row tells
+        shape, dtype = layout(table.schema, name, next(table.batches(names, 0, 1), None))
+    return Column(table.n_rows, shape, dtype, 1, _Rows(table, name, shape, dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Reads a column from any row on."""
+
+    table: Table
+    name: Name
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def __call__(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
+        names = (self.name,) if isinstance(self.name, str) else self.name
+        for batch in self.table.batches(names, start, rows):
+            yield to_array(batch, self.name, self.shape, self.dtype, start)
+            start += len(batch)
+
+
+def columns_of_identifiers(schema: Any) -> list[str]:
+    """List the columns that could name something: of whole numbers or text."""
+    kinds = {name: schema.field(name).type for name in schema.names}
+    return [name for name, kind in kinds.items() if types.is_integer(kind) or is_text(kind)]
+
+
+def first_values(reader: str, place: Place, names: Sequence[str], rows: int) -> list[NDArray[Any]]:
+    """Read the first rows of some columns, without counting the rows of the table."""
+    table: Table = import_module(f"tracelearn.io.{reader}").open_table(place)
+    batches = list(until_rows(table.batches(names, 0, rows), rows))
+    layouts = {name: layout(table.schema, name) for name in names}
+    return [
+        np.concatenate([to_array(batch, name, shape, dtype, 0) for batch in batches])[:rows]
+        for name, (shape, dtype) in layouts.items()
+    ]
+
+
+def from_row(batches: Iterable[Any], start: int, row: int = 0) -> Iterator[Any]:
+    """Leave out the rows before ``start``; the first batch begins at ``row``."""
+    for batch in batches:
+        skip = min(len(batch), max(0, start - row))
+        row += len(batch)
+        if skip < len(batch):
+            yield batch[skip:]
+
+
+# --- which columns are samples ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The columns of samples: one that holds whole samples, or one for each entry, in the order of their modes.
+
+    ``shape`` and ``modes`` are what the names of the columns say; they are None where one column holds whole samples.
+    """
+
+    names: Name
+    shape: tuple[int, ...] | None = None
+    modes: tuple[Mode, ...] | None = None
+
+
+def sample_entries(
+    schema: Any,
+    samples: str | Sequence[str],
+    reserved: Iterable[str | None],
+    tensor_shape: Sequence[int] | None,
+    place: str,
+    ignore: Sequence[str] = (),
+    example_of: Callable[[str], str] = lambda name: "",
+) -> Entries:
+    """Choose the columns of the samples.
+
+    ``reserved`` are the names of targets and weights, ``place`` is what errors call the table, and ``example_of`` quotes some
+    text of a column that should hold numbers.
+    """
+    if len(set(schema.names)) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+        raise InputError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
+    if isinstance(samples, str) and schema.get_field_index(samples) >= 0:
+        return Entries(samples)
+    names = choose_columns(schema, samples, reserved, ignore, place)
+    refuse_text(schema, names, place, example_of)
+    ordered, modes = grid(names)
+    shape = tuple(len(mode.values) for mode in modes)
+    if tensor_shape is None and samples == "X":
+        inside, description = subset_of_one_kind(names, modes)
+        _refuse_outsiders(names, inside, description, place)
+    if tensor_shape is None or tuple(tensor_shape) == shape:
+        return Entries(ordered, shape, modes)
+    refuse(
+        len(shape) > 1,
+        f"Expected tensor_shape to be {shape}, as the names of the columns of {place} say, got {tuple(tensor_shape)}: leave "
+        "it out.",
+    )
+    refuse(
+        prod(tensor_shape) != len(names),
+        f"Expected {prod(tensor_shape)} columns in {place} for samples of shape {tuple(tensor_shape)}, got {len(names)}, "
+        f"from {names[0]!r} to {names[-1]!r}: {_ADVICE}",
+    )
+    return Entries(tuple(names), tuple(tensor_shape))
+
+
+def choose_columns(
+    schema: Any, samples: str | Sequence[str], reserved: Iterable[str | None], ignore: Sequence[str], place: str
+) -> list[str]:
+    """Find the columns that a name, a pattern or a list means; "X" means all that have no other role."""
+    unknown = [name for name in ignore if name not in schema.names]
+    if unknown:
+        raise InputError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
+    roles = {*reserved, *ignore}
+    candidates = [name for name in schema.names if name not in roles and not _INDEX.fullmatch(name)]
+    if isinstance(samples, str):
+        names = candidates if samples == "X" else [name for name in candidates if fnmatchcase(name, samples)]
+    else:
+        names = list(samples)
+    missing = [name for name in names if name not in schema.names]
+    refuse(
+        missing or not names,
+        f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, candidates[:5])) or 'none'}, or a "
+        f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...).",
+    )
+    return names
+
+
+def refuse_text(schema: Any, names: Sequence[str], place: str, example_of: Callable[[str], str]) -> None:
+    """Refuse columns of samples that hold no numbers."""
+    for name in names:
+        kind = schema.field(name).type
+        if not is_number(kind):
+            raise InputError(
+                f"Expected numbers in the columns of {place} that are entries of a sample, got "
+                f"{'text' if is_text(kind) else kind} in {name!r}{example_of(name)}: leave the column out with "
+                "open_source(path, ignore=...), choose others with open_source(path, samples=...), correct the cell, or, if the "
+                "column names the recording that a row is a reading of, pass it with open_source(path, sample=...)."
+            )
+
+
+def _refuse_outsiders(names: Sequence[str], inside: Sequence[str], description: str, place: str) -> None:
+    """Refuse a few columns, such as an identifier, without which the others are of one kind."""
+    outside = [name for name in names if name not in set(inside)]
+    refuse(
+        len(inside) > len(outside) > 0,
+        f"Expected columns of one kind in {place}, got {len(inside)} whose names {description}, and "
+        f"{', '.join(map(repr, outside[:5]))}{', ...' if len(outside) > 5 else ''}: {_ADVICE}",
+    )
+
+
+# --- columns that are no measurements ---------------------------------------------------------------------------------
+
+
+def warn_of_columns(names: Sequence[str], X: NDArray[Any], y: NDArray[Any] | None) -> None:
+    """Warn of columns that are no measurements: one that counts the rows, or one that is the target in other units."""
+    if len(X) < _FEWEST_ROWS:
+        return
+    X = X.reshape(len(X), -1).astype(float)
+    with np.errstate(all="ignore"):  # values that are not finite are refused later, and are none of these
+        _warn_of(names, np.all(np.diff(X, axis=0) == 1.0, axis=0), "counts rows", len(X))
+        if y is not None and y.dtype.kind in "iufb" and y.shape == (len(X),):
+            X = X - X.mean(axis=0)
+            y = y - y.mean(dtype=float)
+            norms = np.sqrt(np.sum(X**2, axis=0)) * np.sqrt(np.sum(y**2))
+            is_target = (norms > 0.0) & (np.abs(y @ X) >= (1.0 - 1e-9) * norms)
+            _warn_of(names, is_target, "is the target in the same or other units", len(X))
+
+
+def _warn_of(names: Sequence[str], suspicious: NDArray[np.bool_], description: str, n_rows: int) -> None:
+    if suspicious.any():
+        warn(
+            f"Expected measurements in the columns of samples, got {names[int(np.argmax(suspicious))]!r}, which {description}, "
+            f"as the first {n_rows} rows say: leave it out with open_source(path, ignore=...) if it is no measurement."
+        )
+
+
+def warn_of_long_table(names: Sequence[str], columns: Sequence[NDArray[Any]], y: NDArray[Any]) -> None:
+    """Warn where rows look like readings of recordings: a column is constant over runs of rows that have one label.
+
+    Each reading would count as a sample, and readings of one recording would be in training and in test.
+    """
+    for name, column in zip(names, columns, strict=True):
+        starts = np.flatnonzero(np.r_[True, column[1:] != column[:-1]])
+        runs = len(starts)
+        comes_back = len(np.unique(column[starts])) < runs
+        label_changes = np.flatnonzero(y[1:] != y[:-1]) + 1
+        if 2 <= runs <= len(column) // _FEWEST_READINGS and not comes_back and np.isin(label_changes, starts).all():
+            warn(
+                f"Expected one sample in each row, got a column {name!r} that is constant over runs of rows with one label, as "
+                f"if rows were readings of recordings: read series with open_source(path, sample={name!r}, time=...), or "
+                "leave the column out with open_source(path, ignore=...) if each row is a sample."
+            )
+            return

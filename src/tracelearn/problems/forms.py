@@ -1,0 +1,166 @@
+"""The three forms in which a problem is kept: moments, a basis of what the samples span, or the samples.
+
+A form is chosen once, from the number n of samples, their p entries and the memory; it then builds the data fit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from tracelearn.arrays.array_api import free_memory, is_sparse
+from tracelearn.losses import Loss
+from tracelearn.problems.basis import in_basis, variances_about
+from tracelearn.problems.sample_loss import SampleLoss
+from tracelearn.problems.sparse_operators import FEW
+from tracelearn.problems.squares import Squares, squares_of_samples
+from tracelearn.samples.samples import Samples
+
+__all__ = ["BasisForm", "Form", "MomentsForm", "SamplesForm", "choose_form"]
+
+_SMALL_MATRIX = 64 << 20  # bytes of a square matrix that fits anywhere; for larger ones the free memory is asked for
+_UNKNOWN = 1 << 62  # samples, or bytes, of which nothing is known
+
+
+class Form(Protocol):
+    """How a problem is kept, and why."""
+
+    @property
+    def reason(self) -> str:
+        """Why this form suits, in one sentence."""
+
+    @property
+    def uses_moments(self) -> bool:
+        """Whether the moments of the samples hold all that the data fit needs."""
+
+    @property
+    def reads_samples_again(self) -> bool:
+        """Whether solvers go back to the samples: then there are no moments, of samples or of coordinates."""
+
+    def prepared(self, samples: Samples) -> Samples:
+        """Return samples as this form reads them: with every number looked at, unless moments do that."""
+
+    def data_fit(
+        self,
+        samples: Samples,
+        loss: Loss,
+        *,
+        ridge: float,
+        joint: bool,
+        fit_intercept: bool,
+        spectral: bool = False,
+    ) -> Squares | SampleLoss:
+        """Build the data fit: one problem for each target where the loss is separable, unless ``joint``.
+
+        With ``spectral`` matrices are decomposed once, where many values of alpha and ridge are to be solved for.
+        """
+
+
+@dataclass(frozen=True)
+class MomentsForm:
+    """The p by p moments of a loss that needs no more."""
+
+    reason: str = "moments hold all that the samples say about a linear model"
+    uses_moments = True
+    reads_samples_again = False
+
+    def prepared(self, samples: Samples) -> Samples:
+        """Return the samples, whose numbers are looked at while their moments are summed."""
+        return samples
+
+    def data_fit(
+        self, samples: Samples, loss: Loss, *, ridge: float, joint: bool, fit_intercept: bool, spectral: bool = False
+    ) -> Squares:
+        """Sum up the moments and read them."""
+        moments = samples.moments()
+        return Squares.of(
+            moments if fit_intercept else moments.uncentred(), ridge=ridge, joint=joint, spectral=spectral
+        )
+
+
+@dataclass(frozen=True)
+class BasisForm:
+    """The moments of coordinates in what the samples span, which are fewer than their entries."""
+
+    reason: str = "all products are taken in what the samples span"
+    uses_moments = False
+    reads_samples_again = False
+
+    def prepared(self, samples: Samples) -> Samples:
+        """Look at every number."""
+        return samples.checked()
+
+    def data_fit(
+        self, samples: Samples, loss: Loss, *, ridge: float, joint: bool, fit_intercept: bool, spectral: bool = False
+    ) -> Squares:
+        """Find the basis, and the moments of the coordinates in it."""
+        samples = self.prepared(samples)
+        basis, origin, coordinates = in_basis(samples, fit_intercept=fit_intercept)
+        fit = MomentsForm().data_fit(
+            coordinates, loss, ridge=ridge, joint=joint, fit_intercept=fit_intercept, spectral=spectral
+        )
+        return fit.lifted(basis, origin, variances_about(samples, origin))
+
+
+@dataclass(frozen=True)
+class SamplesForm:
+    """The samples themselves: for losses without moments, for sparse samples, and for those that fit nowhere."""
+
+    reason: str = "every iteration reads the samples"
+    in_passes: bool = False  # whether no square matrix fits, so that every product is a pass over the samples
+    uses_moments = False
+    reads_samples_again = True
+
+    def prepared(self, samples: Samples) -> Samples:
+        """Look at every number; samples whose wide copy may not fit are widened block by block, whenever they are read."""
+        return (samples.in_passes() if self.in_passes else samples).checked()
+
+    def data_fit(
+        self, samples: Samples, loss: Loss, *, ridge: float, joint: bool, fit_intercept: bool, spectral: bool = False
+    ) -> Squares | SampleLoss:
+        """Keep the samples behind the loss; of the squared loss only the products that solvers ask for."""
+        samples = self.prepared(samples)
+        if loss.has_moments:
+            cut = samples.in_small_blocks()
+            return squares_of_samples(
+                cut, ridge=ridge, joint=joint, fit_intercept=fit_intercept, in_passes=self.in_passes
+            )
+        return SampleLoss.of(
+            loss, samples, ridge=ridge, joint=joint, fit_intercept=fit_intercept, in_passes=self.in_passes
+        )
+
+
+def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form:
+    """Choose how to keep the problem of samples, given the bytes of free memory, which are looked up where None.
+
+    Moments need p by p numbers and no further look at the samples; a basis of the span of fewer samples than entries needs
+    n by p. A loss without moments needs the samples anyway. A pass over sparse samples costs less than a product with a large
+    square matrix, so for them moments are only for few features.
+    """
+    p = math.prod(samples.shape)
+    n = _UNKNOWN if samples.n_samples is None else samples.n_samples
+    if is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, FEW)):
+        return SamplesForm("products with the sparse samples take the place of square matrices")
+    gram_bytes = 8 * p * p
+    basis_bytes = 8 * n * max(n, p) if samples.in_memory else _UNKNOWN
+    smallest = min(gram_bytes, basis_bytes)
+    if memory is None:
+        memory = _UNKNOWN if smallest <= _SMALL_MATRIX else _free_memory(samples)
+    if 4 * smallest > memory:  # the matrix, its factor, and what a factorisation needs in addition
+        size = smallest / 2**30
+        return SamplesForm(
+            f"a matrix of {size:.1f} GiB does not fit, so the samples are read in passes", in_passes=True
+        )
+    if not loss.has_moments:
+        return SamplesForm("the loss has no moments, so every iteration reads the samples")
+    # Below about half as many samples as features their span is smaller and its products are cheaper.
+    if 2 * n < p or (n < p and 4 * gram_bytes > memory):
+        return BasisForm(f"{n} samples span at most {n} of {p} dimensions, so all products are taken there")
+    return MomentsForm(f"{p} by {p} moments hold all that the samples say about a linear model")
+
+
+def _free_memory(samples: Samples) -> int:
+    """Find the bytes that are free where samples are: on their device, or where blocks are summed."""
+    on_device = None if samples.like is None else free_memory(samples.like)
+    return int(samples.execution.memory()) if on_device is None else on_device

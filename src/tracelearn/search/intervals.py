@@ -1,0 +1,64 @@
+"""Intervals for predicted numbers, from what folds held out: CV+ (Barber, Candès, Ramdas and Tibshirani, 2021)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.search.choice import Choice
+
+__all__ = ["HeldOutResiduals", "held_out_residuals", "interval"]
+
+_ENTRIES = 4_000_000  # predictions that are sorted together
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutResiduals:
+    """The models of all folds, and by how much each was off on what it held out."""
+
+    coefs: Array  # (F, K, p), for samples as the chosen views show them
+    intercepts: Array  # (F, K)
+    sizes: Array  # (n, K), of residuals
+    folds: Array  # (n,), which fold held each sample out
+
+
+def held_out_residuals(choice: Choice) -> HeldOutResiduals | None:
+    """Gather the residuals of the chosen path; None where folds see samples in their own ways, as with confounds."""
+    split, path = choice.split, choice.path
+    if split.coordinates is None or split.rows_of_fold is not None:
+        return None
+    coefs, intercepts = split.for_samples(path.models)
+    codes = to_numpy(split.targets.codes)
+    tests = [test for _, test in split.folds.splits]
+    sizes = [np.abs(to_numpy(z) - codes[test]) for z, test in zip(path.held_out, tests, strict=True)]
+    folds = np.repeat(np.arange(len(tests)), [len(test) for test in tests])
+    return HeldOutResiduals(to_numpy(coefs), to_numpy(intercepts), split.target_unit * np.concatenate(sizes), folds)
+
+
+def interval(rows: Array, residuals: HeldOutResiduals, level: float) -> tuple[Array, Array]:
+    """Bound the targets (n, K) of rows (n, p), as the chosen views show them, from below and above.
+
+    Each held-out sample says that the target is within its residual of what the model says that did not see it. At least
+    ``2 level - 1`` of new targets are inside, whatever their distribution, and in practice about ``level``.
+    """
+    rows = to_numpy(rows)
+    m, (_, K, _) = len(residuals.folds), residuals.coefs.shape
+    place = math.ceil(level * (m + 1)) - 1
+    if place >= m:
+        raise ValueError(
+            f"Expected a level of at most {m / (m + 1):.3g} with {m} held-out samples, got {level:g}: choose a lower one."
+        )
+    lower, upper = np.empty((len(rows), K)), np.empty((len(rows), K))
+    step = max(1, _ENTRIES // m)
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        for k in range(K):
+            predicted: Any = rows[part] @ residuals.coefs[:, k, :].T + residuals.intercepts[:, k]
+            own = predicted[:, residuals.folds]
+            lower[part, k] = -np.partition(residuals.sizes[:, k] - own, place, axis=1)[:, place]
+            upper[part, k] = np.partition(own + residuals.sizes[:, k], place, axis=1)[:, place]
+    return lower, upper
