@@ -12,7 +12,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
 from tracelearn.estimators.weights import target_names
-from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, whole_ticks
+from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, legend_above, open_axes, whole_ticks
 from tracelearn.plotting.modes import (
     check_model,
     draw_heads,
@@ -33,7 +33,7 @@ _LARGEST = 1e150  # the squares of larger numbers, which colours are interpolate
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ModeSpectrumDisplay(Panels):
+class ModeSpectrumDisplay:
     """Singular values of the weights' unfoldings, one panel for each mode, with the rank marked.
 
     Several targets are unfolded side by side, as in ``mode_factors_``; their ranks are each target's own, as in
@@ -85,7 +85,8 @@ class ModeSpectrumDisplay(Panels):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        self._open(ax, (1, len(self.singular_values)), (3.2, 2.9), "one for each mode")
+        self.axes_ = open_axes(ax, (1, len(self.singular_values)), (3.2, 2.9), "one for each mode")
+        self.figure_ = self.axes_[0].figure
         self.lines_: list[Any] = []
         columns = zip(self.axes_, self.singular_values, self.mode_names, np.atleast_2d(self.ranks).T, strict=True)
         for axes, values, name, ranks in columns:
@@ -104,7 +105,7 @@ class ModeSpectrumDisplay(Panels):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ModeFactorsDisplay(Panels):
+class ModeFactorsDisplay:
     """The leading factors of the weights in each mode, over the coordinates of that mode.
 
     Factors are the left singular vectors of the unfoldings, of length one. A sign says nothing by itself: the entry of
@@ -185,7 +186,8 @@ class ModeFactorsDisplay(Panels):
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
         widths = [2.0 if mode.is_wide else 1.0 for mode in self.modes]
-        self._open(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode", widths=widths)
+        self.axes_ = open_axes(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode", widths=widths)
+        self.figure_ = self.axes_[0].figure
         self.lines_: list[list[Any]] = []
         for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):
             labels = [f"{k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
@@ -205,7 +207,7 @@ class ModeFactorsDisplay(Panels):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class WeightsDisplay(Panels):
+class WeightsDisplay:
     """Weights or patterns: a line for samples of order 1, an image of order 2, slices of higher orders.
 
     All images share one colour scale, symmetric about zero.
@@ -316,7 +318,8 @@ class WeightsDisplay(Panels):
         ]
         down = -(-len(panes) // _COLUMNS) if 1 in (len(self.tensors), len(cuts)) else len(self.tensors)
         grid = down, -(-len(panes) // down)
-        self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes), framed=True)
+        self.axes_ = open_axes(ax, grid, (2.9, 2.5), "one for each image", count=len(panes), framed=True)
+        self.figure_ = self.axes_[0].figure
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
         refuse(limit > _LARGEST, f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
         # Entries with names begin at the top, as in a table, and numbers grow upwards.
@@ -340,7 +343,8 @@ class WeightsDisplay(Panels):
         return "\n".join(part for part in (target, where) if part)
 
     def _plot_lines(self, ax: Any) -> None:
-        self._open(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
+        self.axes_ = open_axes(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
+        self.figure_ = self.axes_[0].figure
         (axes,) = self.axes_
         self.lines_ = draw_over(self.modes[0], axes, self.tensors, self.targets)
         axes.set_ylabel(self.quantity)
