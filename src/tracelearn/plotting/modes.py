@@ -184,8 +184,7 @@ def check_model(estimator: Any, attribute: str) -> Any:
             "with ViewsDisplay."
         )
     if value is None or not hasattr(estimator, "sample_shape_"):
-        parts = {"estimators_": "one of its estimators_", "model_": "its model_"}
-        advice = next((parts[name] for name in parts if hasattr(estimator, name)), "a fitted model of tracelearn")
+        advice = "one of its estimators_" if hasattr(estimator, "estimators_") else "a model of samples that are tensors"
         raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
     return value
 
