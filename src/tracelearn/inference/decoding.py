@@ -159,10 +159,10 @@ def decode_over_time(
     shape = entries.shape
     check_count(window, "window")
     check_count(step, "step")
-    axis = axis_number(axis, modes)
-    mode = axis - 1 if axis > 0 else axis + len(shape)
+    number = axis_number(axis, modes)
+    mode = number - 1 if number > 0 else number + len(shape)
     refuse(
-        not 0 <= mode < len(shape) or axis == 0,
+        not 0 <= mode < len(shape) or number == 0,
         f"Expected axis to be one of X after the first, samples, which is 0, got {axis} for {len(shape) + 1} axes.",
     )
     refuse(
@@ -218,13 +218,13 @@ def searchlight(
     """
     X, y, modes = unnamed(X, y)
     entries = _numbered_entries(X)
-    axis = axis_number(axis, modes)
-    if axis is None:
+    number = axis_number(axis, modes)
+    if number is None:
         entries, mode = entries.ravel(), 0
     else:
-        mode = axis - 1 if axis > 0 else axis + entries.ndim
+        mode = number - 1 if number > 0 else number + entries.ndim
     refuse(
-        axis == 0 or not 0 <= mode < entries.ndim,
+        number == 0 or not 0 <= mode < entries.ndim,
         f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.",
     )
     neighbourhoods = _neighbourhoods(neighbours, entries.shape[mode])

@@ -291,8 +291,8 @@ def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score
     coefs = drawn.rows.reshape(n_draws, *np.shape(whole.coef_))
     tensors = drawn.rows.reshape(n_draws, *np.shape(whole.coef_tensor_))
     factors = whole.mode_factors_
-    options = {"n_modes": len(whole.sample_shape_), "shares_modes": bool(whole.target_mode)}
-    spaces = [ranks_and_angles(factors_of(W, **options), factors) for W in tensors]
+    n_modes, shares_modes = len(whole.sample_shape_), bool(whole.target_mode)
+    spaces = [ranks_and_angles(factors_of(W, n_modes, shares_modes=shares_modes), factors) for W in tensors]
     influence = drawn.influence()
     extended = influence if half is None else influence.extended(half.influence(), _best_score(score_name))
     # Noise may hide a part of either variance.

@@ -85,7 +85,7 @@ def _measures(are_classes: bool, n_columns: int) -> dict[str, Measure]:
     """List the scores that are computed here, by their names."""
     if not are_classes:
         return {"r2": _r_squared, "neg_mean_squared_error": _negative_squares}
-    measures = {"accuracy": _accuracy, "balanced_accuracy": _balanced_accuracy}
+    measures: dict[str, Measure] = {"accuracy": _accuracy, "balanced_accuracy": _balanced_accuracy}
     return measures | {"roc_auc": _area_under_curve} if n_columns == 1 else measures
 
 

@@ -102,7 +102,7 @@ def best_scores(
 
 def _scores_of_choices(search: Any, reading: Reading, folds: Folds, scoring: Any, order: Array) -> Array:
     """Choose for each set between the best ridge and the best alpha; return their held-out scores, (S,)."""
-    block = reading.with_targets_of(np.arange(reading.n_samples), order).checked().blocks[0]
+    (block,) = reading.with_targets_of(np.arange(reading.n_samples), order).checked().blocks
     targets = Targets(
         codes=block.Y,
         weight=block.weight,
@@ -114,8 +114,8 @@ def _scores_of_choices(search: Any, reading: Reading, folds: Folds, scoring: Any
     split = split_samples(block.X, reading.samples.shape, targets, folds)
     sets = _Sets(reading, split, scoring, order)
     ridge_value, ridge_score = _best_ridge(sets)
-    alphas, given = read_alphas(search.alphas, search.eps)
-    trace_value, trace_score = _best_alpha(sets, search.penalty, alphas, given=given, max_iter=search.max_iter)
+    alphas, are_given = read_alphas(search.alphas, search.eps)
+    trace_value, trace_score = _best_alpha(sets, search.penalty, alphas, are_given=are_given, max_iter=search.max_iter)
     return np.where(ridge_value >= trace_value, ridge_score, trace_score)
 
 
@@ -171,16 +171,16 @@ def _best_ridge(sets: _Sets) -> tuple[Array, Array]:
     return values, chosen
 
 
-def _best_alpha(sets: _Sets, penalty: Any, alphas: Array, *, given: bool, max_iter: int) -> tuple[Array, Array]:
+def _best_alpha(sets: _Sets, penalty: Any, alphas: Array, *, are_given: bool, max_iter: int) -> tuple[Array, Array]:
     """Choose an alpha for each set along its own path; return what selects there, and the held-out score, both (S,).
 
-    Alphas are shares of the smallest alpha for which all weights of a set are zero, unless they were ``given``.
+    Alphas are shares of the smallest alpha for which all weights of a set are zero, unless they ``are_given``.
     """
     split, reading = sets.split, sets.reading
     (training,), whole = split.data_fits
     norm, rough = as_penalty(penalty, split.weights_shape), training.single()
     unit = np.full(len(sets.order), 1.0 / split.alpha_unit)
-    if not given:
+    if not are_given:
         tops = to_numpy(alpha_max(whole, norm, split.weights_shape))
         unit = np.max(tops.reshape(len(sets.order), -1), axis=1)
     unit = np.tile(np.repeat(unit, reading.samples.n_targets), len(split.folds))  # of every fold, set and target
@@ -193,15 +193,15 @@ def _best_alpha(sets: _Sets, penalty: Any, alphas: Array, *, given: bool, max_it
             )  # forces, and so the step, scale with alpha
         strength = move_to(alpha * unit, rough.ridge, rough.ridge.dtype)
         problems = Problems(rough, norm, strength, split.weights_shape, rough.at_zero.value, penalised=bool(alpha > 0))
-        most = limit if start is not None else 2 * limit
-        start = admm(problems, tol=_TOL, max_iter=most, start=start, exact_ranks=False, check_every=10)
+        n_iter = limit if start is not None else 2 * limit
+        start = admm(problems, tol=_TOL, max_iter=n_iter, start=start, exact_ranks=False, check_every=10)
         W = as_dtype(array_namespace(start.W).reshape(start.W, (-1, rough.n_features)), training.ridge.dtype)
         intercepts = training.intercept(W)
         parts.append(sets.judge(Models(split.to_rows(W).reshape(*shape, -1), intercepts.reshape(shape))))
     selecting = np.concatenate([part[0] for part in parts])
     scores = np.concatenate([part[1] for part in parts])
     first = 0
-    if not given:
+    if not are_given:
         options = {"numbers": not reading.are_classes, "by_scorer": sets.scoring is not None}
         first = first_with_weights(selecting, n_samples=reading.n_samples, **options)
     values, best = _largest(selecting, first)

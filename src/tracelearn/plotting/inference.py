@@ -38,23 +38,23 @@ def draw_null(test: Any, ax: Any = None) -> Any:
 def draw_comparison(comparison: Any, ax: Any = None) -> Any:
     """Draw the scores of all folds, and next to them how far the first model is from each other one, with 95 % intervals."""
     panels = open_axes(ax, (1, 2), (4.6, 0.8 + 0.5 * len(comparison.names)), "for scores and for differences")
-    left, right = panels
+    folds, differences = panels
     places = np.arange(len(comparison.names))
     for m, scores in enumerate(comparison.scores):
-        left.plot(scores, np.full(len(scores), m), "o", color=COLOURS[5], alpha=0.5, markersize=4)
-    left.plot(comparison.means, places, "D", color=COLOURS[0], label="mean")
+        folds.plot(scores, np.full(len(scores), m), "o", color=COLOURS[5], alpha=0.5, markersize=4)
+    folds.plot(comparison.means, places, "D", color=COLOURS[0], label="mean")
     reach = np.stack([comparison.difference - comparison.low, comparison.high - comparison.difference])[:, 1:]
-    right.errorbar(comparison.difference[1:], places[1:], xerr=reach, fmt="D", color=COLOURS[0], capsize=3)
-    right.axvline(0.0, color=INK, linewidth=1.0)
+    differences.errorbar(comparison.difference[1:], places[1:], xerr=reach, fmt="D", color=COLOURS[0], capsize=3)
+    differences.axvline(0.0, color=INK, linewidth=1.0)
     for m in places[1:]:
-        right.annotate(
+        differences.annotate(
             f"p = {comparison.p_value[m]:.2g}",
             (comparison.difference[m], m),
             (0, 6),
             textcoords="offset points",
             ha="center",
         )
-    for axes, words in ((left, comparison.scoring), (right, f"{comparison.names[0]} better by")):
+    for axes, words in ((folds, comparison.scoring), (differences, f"{comparison.names[0]} better by")):
         tick_names(axes.yaxis, comparison.names)
         axes.set(xlabel=words, ylim=(len(places) - 0.5, -0.5))
     return panels
@@ -105,19 +105,25 @@ def _draw_generalization(axes: Any, decoding: Any, mode: Mode) -> Any:
 
 def draw_map(test: Any, ax: Any = None, level: float = 0.05) -> Any:
     """Draw a map with what survives marked: a matrix as an image, other orders by their first mode against the rest."""
-    axes, kept, values = open_single(ax), test.significant(level), test.map
-    if kept.ndim > test.order:  # several targets: the first
-        values, kept = values[0], kept[0]
+    axes, is_significant, values = open_single(ax), test.significant(level), test.map
+    if is_significant.ndim > test.order:  # several targets: the first
+        values, is_significant = values[0], is_significant[0]
     if values.ndim == 1:
         axes.plot(values, color=COLOURS[0])
-        axes.plot(np.flatnonzero(kept), values[kept], "o", color=COLOURS[1], label=f"p ≤ {level:g}, corrected")
+        axes.plot(
+            np.flatnonzero(is_significant),
+            values[is_significant],
+            "o",
+            color=COLOURS[1],
+            label=f"p ≤ {level:g}, corrected",
+        )
         axes.set(xlabel="entry" if test.modes is None else test.modes[0].label, ylabel=test.what)
         return axes
     rows, columns = _two_modes(test.modes, values.shape)
-    values, kept = values.reshape(len(values), -1), kept.reshape(len(kept), -1)
+    values, is_significant = values.reshape(len(values), -1), is_significant.reshape(len(is_significant), -1)
     reach = float(np.max(np.abs(values))) or 1.0
     image = draw_image(axes, values, rows, columns, upwards=False, cmap="RdBu_r", vmin=-reach, vmax=reach)
-    _outline(axes, kept, columns, rows)
+    _outline(axes, is_significant, columns, rows)
     axes.figure.colorbar(image, ax=axes, label=f"{test.what}, p ≤ {level:g} outlined")
     return axes
 
@@ -133,10 +139,13 @@ def _two_modes(modes: Any, shape: tuple[int, ...]) -> tuple[Mode, Mode]:
     return modes[0], modes[1] if len(modes) == 2 else together
 
 
-def _outline(axes: Any, kept: Any, columns: Mode, rows: Mode) -> None:
-    """Draw a line around the entries of an image that are kept, along their edges."""
-    x, y = (np.linspace(*mode.edges(), size + 1) for mode, size in ((columns, kept.shape[1]), (rows, kept.shape[0])))
-    inside = np.pad(kept, 1)
+def _outline(axes: Any, is_significant: Any, columns: Mode, rows: Mode) -> None:
+    """Draw a line around the significant entries of an image, along their edges."""
+    x, y = (
+        np.linspace(*mode.edges(), size + 1)
+        for mode, size in ((columns, is_significant.shape[1]), (rows, is_significant.shape[0]))
+    )
+    inside = np.pad(is_significant, 1)
     r, c = np.nonzero(inside[1:-1, 1:] != inside[1:-1, :-1])
     upright = np.stack([np.stack([x[c], y[r]], axis=1), np.stack([x[c], y[r + 1]], axis=1)], axis=1)
     r, c = np.nonzero(inside[1:, 1:-1] != inside[:-1, 1:-1])

@@ -145,7 +145,7 @@ def as_modes(
     shape: Sequence[int], mode_names: Any = None, coordinates: Any = None, units: Any = None, known: Any = None
 ) -> list[Mode]:
     """Describe the modes of samples of a shape; what is not given is as known, or counted from 0."""
-    known = known or [Mode(f"mode {number}", np.arange(size)) for number, size in enumerate(shape)]
+    earlier = known or [Mode(f"mode {number}", np.arange(size)) for number, size in enumerate(shape)]
     lists, described = [], []
     for argument, values in (("mode_names", mode_names), ("coordinates", coordinates), ("units", units)):
         lists.append([None] * len(shape) if values is None else list(values))
@@ -155,7 +155,7 @@ def as_modes(
                 f"Expected {len(shape)} {argument} for samples of shape {tuple(shape)}, got {got}: give one for each mode, or "
                 "None."
             )
-    for number, (mode, name, values, unit) in enumerate(zip(known, *lists, strict=True)):
+    for number, (mode, name, values, unit) in enumerate(zip(earlier, *lists, strict=True)):
         places = mode.values if values is None else to_numpy(values)
         if places.shape != mode.values.shape:
             raise ValueError(
@@ -170,8 +170,8 @@ def as_modes(
 
 def modes_of(estimator: Any, mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
     """Describe the modes of the samples of a model; what is not given is what their names were in ``fit``."""
-    known = getattr(estimator, "modes_", None)
-    return as_modes(tuple(estimator.sample_shape_), mode_names, coordinates, units, known)
+    modes = getattr(estimator, "modes_", None)
+    return as_modes(tuple(estimator.sample_shape_), mode_names, coordinates, units, modes)
 
 
 def check_model(estimator: Any, attribute: str) -> Any:
@@ -184,7 +184,9 @@ def check_model(estimator: Any, attribute: str) -> Any:
             "with ViewsDisplay."
         )
     if value is None or not hasattr(estimator, "sample_shape_"):
-        advice = "one of its estimators_" if hasattr(estimator, "estimators_") else "a model of samples that are tensors"
+        advice = (
+            "one of its estimators_" if hasattr(estimator, "estimators_") else "a model of samples that are tensors"
+        )
         raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
     return value
 

@@ -86,13 +86,13 @@ def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[View
             parts += _parts_of_windows(view, transformer, modes, W, P)
             continue
         if isinstance(transformer, Convolutions):
-            shown = _modes_of_convolutions(transformer, modes)
+            modes_of_view = _modes_of_convolutions(transformer, modes)
         elif W.size % math.prod(estimator.sample_shape_):  # of a transformer that makes other entries
-            shown = [Mode("feature", np.arange(W.shape[-1]))]
+            modes_of_view = [Mode("feature", np.arange(W.shape[-1]))]
         else:
-            shown = modes
-        shape = (-1, *(len(mode.values) for mode in shown))
-        parts.append(ViewPart(view, None, shown, W.reshape(shape), P.reshape(shape)))
+            modes_of_view = modes
+        shape = (-1, *(len(mode.values) for mode in modes_of_view))
+        parts.append(ViewPart(view, None, modes_of_view, W.reshape(shape), P.reshape(shape)))
     return parts
 
 

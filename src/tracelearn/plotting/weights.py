@@ -92,10 +92,10 @@ class ModeSpectrumDisplay:
         for axes, values, name, ranks in columns:
             looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(values) <= 25 else 3, "linewidth": 1.2}
             self.lines_ += axes.plot(np.arange(1, len(values) + 1), values, **looks)
-            own = sorted({int(rank) for rank in ranks})
-            for rank in own:
+            distinct = sorted({int(rank) for rank in ranks})
+            for rank in distinct:
                 axes.axvline(rank + 0.5, zorder=1, **LIMIT)
-            span = f"rank {own[0]}" if len(own) == 1 else f"ranks {own[0]} to {own[-1]}"
+            span = f"rank {distinct[0]}" if len(distinct) == 1 else f"ranks {distinct[0]} to {distinct[-1]}"
             axes.set_title(f"{name}: {span}", fontsize="medium")
             axes.set(xlim=(0.4, len(values) + 0.7), xlabel="number")
             axes.set_ylim(bottom=0.0)
@@ -177,9 +177,11 @@ class ModeFactorsDisplay:
             not n_components >= 1,
             f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.",
         )
-        found = check_model(estimator, "mode_factors_")
-        kept = [leading_factors(to_numpy(U), to_numpy(s), int(n_components)) for U, s in found]
-        factors, shares, _ = zip(*kept, strict=True)
+        factors, shares = [], []
+        for U, sizes in check_model(estimator, "mode_factors_"):
+            vectors, shares_of_mode, _ = leading_factors(to_numpy(U), to_numpy(sizes), int(n_components))
+            factors.append(vectors)
+            shares.append(shares_of_mode)
         modes = modes_of_weights(estimator, modes_of(estimator, mode_names, coordinates, units))
         return cls(factors=factors, shares=shares, modes=modes).plot(ax)
 
@@ -289,9 +291,10 @@ class WeightsDisplay:
         refuse(kind not in _KINDS, f"Expected kind 'weights' or 'patterns', got {kind!r}: choose one of the two.")
         attribute, quantity = _KINDS[kind]
         whole, shape = to_numpy(check_model(estimator, attribute)), tuple(estimator.sample_shape_)
-        whole, found = whole.reshape(-1, *shape), modes_of(estimator, mode_names, coordinates, units)
+        whole = whole.reshape(-1, *shape)
+        described = modes_of(estimator, mode_names, coordinates, units)
         chosen, names = choose_targets(estimator, len(whole), target)
-        display = cls(tensors=[whole[k] for k in chosen], targets=names, modes=found, quantity=quantity)
+        display = cls(tensors=[whole[k] for k in chosen], targets=names, modes=described, quantity=quantity)
         return display.plot(ax, modes=modes, slices=slices, colorbar=colorbar, cmap=cmap)
 
     def plot(
@@ -389,12 +392,14 @@ def _number(target: Any, names: list[Any], kind: str) -> int:
 
 
 def _image_modes(modes: Any, order: int) -> tuple[int, int]:
-    found = (order - 2, order - 1) if modes is None else tuple(modes) if np.iterable(modes) else (modes,)
+    if modes is None:
+        return order - 2, order - 1
+    pair = tuple(modes) if np.iterable(modes) else (modes,)
     refuse(
-        len(found) != 2 or found[0] == found[1] or not all(mode in range(order) for mode in found),
+        len(pair) != 2 or pair[0] == pair[1] or not all(mode in range(order) for mode in pair),
         f"Expected two different modes between 0 and {order - 1}, got {modes!r}: name those of rows and columns.",
     )
-    return int(found[0]), int(found[1])
+    return int(pair[0]), int(pair[1])
 
 
 def _cuts(slices: Any, sizes: tuple[int, ...], names: list[str]) -> list[tuple[int, ...] | None]:
