@@ -251,7 +251,7 @@ def test_a_number_that_is_not_finite_is_named_with_its_place(value, word, n):
         TraceNormRegressor(tensor_shape=SHAPE).fit(sparse.csr_array(rows), np.arange(float(n)))
 
 
-@pytest.mark.parametrize("kind", [TraceNormRegressor, TensorRegressor])
+@pytest.mark.parametrize("kind", [TraceNormRegressor, TraceNormRegressorCV])
 def test_sparse_samples_are_not_asked_for_where_they_would_be_scaled(kind):
     assert get_tags(kind()).input_tags.sparse
     model = kind(scaling="modes", tensor_shape=SHAPE)
