@@ -223,6 +223,9 @@ def _check_estimator(model: BaseEstimator) -> None:
     parameter = bad_parameter(model)
     expect(parameter is None, f"a parameter {parameter} that cannot be")
     attributes = vars(model)
+    for name in ("loss", "penalty", "solver"):  # names, or objects that ``fit`` looks at itself
+        is_container = isinstance(attributes.get(name), list | tuple | dict | np.ndarray)
+        expect(not is_container, f"a parameter {name} that cannot be")
     for name, is_good in _FITTED.items():
         expect(name not in attributes or is_good(attributes[name]), f"{name} that does not fit")
     if "coef_" in attributes:
