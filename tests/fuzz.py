@@ -720,7 +720,10 @@ def read(kind, path):
 def command(path):
     """Give a model to the commands that read one; each succeeds or says one line. The line of ``inspect`` is raised."""
     seeds, out = path.parent.parent / "seeds", path.parent
-    data = str(seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper", "joined", "path") else "deflated.npz"))
+    data = str(
+        seeds
+        / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper", "joined", "path") else "deflated.npz")
+    )
     refusal = said("inspect", path)
     said("inspect", path, "--json")
     said("inspect", path, "--html", out / "page", "--data", data, "--force")

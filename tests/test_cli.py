@@ -1,7 +1,6 @@
 """The command line: what it prints, what it leaves on disk, how it ends."""
 
 import io
-import json
 import os
 import re
 import subprocess

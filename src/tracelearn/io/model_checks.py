@@ -323,7 +323,9 @@ def _check_search(model: TensorRegressor | TensorClassifier) -> None:
     for name in ("view_factors_", "coef_by_view_", "patterns_by_view_"):
         expect(attributes[name].keys() == model.views_.keys(), f"{name} of other views")
     expect(all(isinstance(view, str) for view in (*model.views_, *model.view_shares_)), "views without names")
-    expect(all(view is None or isinstance(view, BaseEstimator) for view in model.views_.values()), "views that are none")
+    expect(
+        all(view is None or isinstance(view, BaseEstimator) for view in model.views_.values()), "views that are none"
+    )
     expect(all(map(_is_number, (*model.view_factors_.values(), *model.view_shares_.values()))), "factors of no size")
     for view, weights in model.coef_by_view_.items():
         patterns = model.patterns_by_view_[view]
