@@ -2,17 +2,13 @@
 
     python -m benchmarks.large --folder DIR [--case many long wide] [--limit 2] [--patience 120] [--format zarr]
     python -m benchmarks.large --folder DIR --case cluster
-    python -m benchmarks.large --folder DIR --case smooth [--patience 600]
     python -m benchmarks.large --folder DIR --growth
 
 Writes samples of a low-rank truth plus noise once (float32, Zarr, not compressed, or npy) and keeps them in DIR. Then one fresh
 process for each case measures: reading all blocks and nothing else; the fit, its passes, its gap and its peak of memory;
 and, for at most ``--patience`` seconds, the accelerated proximal gradient that was the default before. Cases: "many" is
 20,000 of 32x32x32 in an address space of ``--limit`` GiB, "long" is 1,000 of 100x100x100, "wide" is 64,000 of 20x20x20 in the
-same space as "many": so many samples that moments in a file take fewer passes than subspaces. "cluster" is 64,000 of 20x20x20
-on a cluster of two Dask workers of 3 GiB each, whose parts of the square matrix are gathered in a file. "smooth" is 4,000 of
-20x20x20 whose neighbouring entries are alike, with weights of full rank and an alpha so small that they stay so: a summary of
-low rank (``solver="nystrom"``), subspaces and gradients, each for at most ``--patience`` seconds.
+same space as "many". "cluster" is 64,000 of 20x20x20 on a cluster of two Dask workers of 3 GiB each.
 
 ``--growth`` draws time and memory of a fit against the number of entries and of samples, each size in a process of its own
 with 3 GiB of addresses, and the form that was chosen. Sizes that are in large_growth.json already are not measured again: delete
@@ -40,10 +36,7 @@ CASES = {
     "long": (1_000, (100, 100, 100), 20.0, 14.0),
     "wide": (64_000, (20, 20, 20), 1.0, 0.3),
     "cluster": (64_000, (20, 20, 20), 1.0, 0.3),
-    "smooth": (4_000, (20, 20, 20), 0.0, 0.0),
 }
-ALIKE = 6.0  # entries, over which the correlation of smooth samples falls to 1/e along each mode
-SMALL = 0.003  # of the alpha from which all weights are zero
 # Of the figure: entries for 250 samples, and samples of 1,000 entries.
 SIZES = [(10**k, (10, 10, 10)) for k in (3, 4, 5, 6)] + [(250, (side,) * 3) for side in (10, 20, 32, 46, 68, 100)]
 SPACE = 3.0  # GiB of addresses for each of them
@@ -53,7 +46,6 @@ AIMS = {
     "long": {"seconds": 180, "gib": 12.0},
     "wide": {"gib": 2.0},
     "cluster": {"gib": 3.0},
-    "smooth": {"gib": 2.0},
 }
 
 
@@ -71,32 +63,18 @@ def write(path: Path, n: int, shape: tuple[int, ...], strength: float) -> None:
         X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(n, *shape))
     truth = Subspaces(tuple(np.linalg.qr(rng.standard_normal((size, RANK)))[0].astype("f4") for size in shape))
     weights, y = rng.standard_normal(RANK**3), np.empty(n)
-    everywhere = rng.standard_normal(int(np.prod(shape))) / np.sqrt(np.prod(shape))
     for start in range(0, n, rows):
         block = rng.standard_normal((min(rows, n - start), int(np.prod(shape))), dtype=np.float32)
         noise = rng.standard_normal(len(block))
-        if strength:
-            cores = truth.project(block)
-            block += (strength - 1.0) * truth.lift(cores)
-            signal = cores @ weights / np.linalg.norm(weights)
-        else:
-            block = _smoothed(block, shape)
-            signal = block @ everywhere
+        cores = truth.project(block)
+        block += (strength - 1.0) * truth.lift(cores)
+        signal = cores @ weights / np.linalg.norm(weights)
         X[start : start + len(block)] = block.reshape(-1, *shape)
         y[start : start + len(block)] = signal + noise
     if path.suffix == ".zarr":
         group.create_array("y", data=y)
     else:
         np.save(_targets(path), y)
-
-
-def _smoothed(block: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Make neighbouring entries of white samples alike, along each mode."""
-    found = block.reshape(-1, *shape)
-    for mode, size in enumerate(shape, start=1):
-        root = np.linalg.cholesky(np.exp(-np.abs(np.subtract.outer(*2 * [np.arange(size)])) / ALIKE)).astype("f4")
-        found = np.moveaxis(np.tensordot(found, root, (mode, 1)), -1, mode)
-    return np.ascontiguousarray(found).reshape(block.shape)
 
 
 def _targets(path: Path) -> Path | None:
@@ -151,7 +129,7 @@ def measure(path: Path, case: str, patience: float) -> dict:
     from tracelearn import TraceNormRegressor
     from tracelearn.samples import as_source
     from tracelearn.samples.source import Source
-    from tracelearn.solvers import apg_adm
+    from tracelearn.solvers import apg
 
     passes, batches = [0], Source.batches
 
@@ -183,29 +161,8 @@ def measure(path: Path, case: str, patience: float) -> dict:
         "peak_gib_before_the_fit": round(before / 2**20, 2),
     }
     if patience:
-        found["before"] = _tried(apg_adm, path, alpha, passes, patience)
+        found["before"] = _tried(apg, path, alpha, passes, patience)
     return found
-
-
-def summarised(path: Path, case: str, patience: float) -> dict:
-    """Compare a summary of low rank with subspaces and with gradients, where weights have full rank."""
-    from functools import partial
-
-    from tracelearn.samples.source import Source
-    from tracelearn.solvers import apg_adm, nystrom, subspaces
-
-    n, shape = CASES[case][:2]
-    passes, batches = [0], Source.batches
-
-    def counted(self: Source) -> object:
-        passes[0] += 1
-        return batches(self)
-
-    Source.batches = counted  # type: ignore[method-assign]
-    alpha = SMALL * 3.0 * third(path)
-    solvers = {"nystrom": partial(nystrom, directions=1000), "subspaces": subspaces, "apg": apg_adm}
-    found = {name: _tried(solver, path, alpha, passes, patience) for name, solver in solvers.items()}
-    return {"case": f"{n:,} of {'×'.join(map(str, shape))}", **found, "peak_gib": round(_peak() / 2**20, 2)}
 
 
 def _tried(solver: Any, path: Path, alpha: float, passes: list[int], patience: float) -> dict:
@@ -354,8 +311,7 @@ def main() -> None:
             return
         limit = AIMS[case]["gib"] if case == "long" else given.limit
         resource.setrlimit(resource.RLIMIT_AS, (int(limit * 2**30),) * 2)
-        run = summarised if case == "smooth" else measure
-        print(json.dumps(run(paths[case], case, given.patience)))
+        print(json.dumps(measure(paths[case], case, given.patience)))
         return
     results = json.loads(given.out.read_text()) if given.out.exists() else {}
     for case, path in paths.items():

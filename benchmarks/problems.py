@@ -101,8 +101,8 @@ class Problem:
         """State the loss as our estimators do, from the samples: what a fit pays before it begins to solve."""
         samples = Samples.of(Block(self.rows, self.targets), self.shape)
         loss = LogLoss() if self.loss == "log_loss" else SquaredError()
-        options = {"ridge": 0.0, "joint": True, "fit_intercept": self.loss != "log_loss"}
-        return choose_form(samples, loss).data_fit(samples, loss, **options)
+        form = choose_form(samples, loss)
+        return form.data_fit(samples, loss, ridge=0.0, joint=True, fit_intercept=self.loss != "log_loss")
 
     def stated(self) -> Problems:
         """State the whole problem, from the samples."""

@@ -63,22 +63,22 @@ def complete(W: np.ndarray, fraction: float, rng: np.random.Generator) -> dict[s
 
 def run(shape: Any, ranks: Any, fractions: Any, repetitions: int) -> list[dict[str, Any]]:
     """Complete the same tensors from every fraction."""
-    found = []
+    points = []
     for count, fraction in enumerate(fractions, start=1):
         runs = []
         for seed in range(repetitions):
             rng = np.random.default_rng(seed)
             runs.append(complete(low_rank_tensor(shape, ranks, rng), fraction, rng))
-        found.append({"fraction": fraction, "runs": runs})
+        points.append({"fraction": fraction, "runs": runs})
         middle, taken = np.median([one["error"] for one in runs]), sum(one["seconds"] for one in runs)
         print(f"{count}/{len(fractions)} {fraction:.1%} seen: error {middle:.1e}, {taken:.1f} s", flush=True)
-    return found
+    return points
 
 
-def summary(found: list[dict[str, Any]]) -> str:
+def summary(points: list[dict[str, Any]]) -> str:
     """Tabulate errors, how many tensors were recovered, and what it took."""
     rows = []
-    for point in found:
+    for point in points:
         errors, gaps, counts, seconds = (
             [one[name] for one in point["runs"]]
             for name in ("error", "gap_of_objective", "n_iter", "processor_seconds")
@@ -101,11 +101,11 @@ def summary(found: list[dict[str, Any]]) -> str:
     return table(head, rows)
 
 
-def figure(found: list[dict[str, Any]], shape: Any, ranks: Any, path: Any) -> None:
+def figure(points: list[dict[str, Any]], shape: Any, ranks: Any, path: Any) -> None:
     """Draw every error and the medians."""
     fig, axis = axes(figsize=(7, 4.2))
-    x = [point["fraction"] for point in found]
-    errors = [[one["error"] for one in point["runs"]] for point in found]
+    x = [point["fraction"] for point in points]
+    errors = [[run["error"] for run in point["runs"]] for point in points]
     axis.plot(x, np.median(errors, axis=1), "-", color=BLUE, label="median")
     axis.plot(
         np.repeat(x, len(errors[0])), np.ravel(errors), "o", color=ORANGE, markersize=4, alpha=0.6, label="one tensor"
@@ -127,10 +127,10 @@ def main() -> None:
     chosen, began = options("Complete low-rank tensors from a part of their entries."), time.perf_counter()
     settings: dict[str, Any] = {"shape": SHAPE, "ranks": RANKS, "fractions": FRACTIONS, "repetitions": REPETITIONS}
     settings = QUICK if chosen.quick else settings
-    found = run(**settings)
+    points = run(**settings)
     constants = {"alpha": ALPHA, "tol": TOL, "recovered": RECOVERED}
-    figure(found, settings["shape"], settings["ranks"], chosen.out / "completion.png")
-    write(chosen.out, "completion", {**settings, **constants, "points": found}, summary(found), began)
+    figure(points, settings["shape"], settings["ranks"], chosen.out / "completion.png")
+    write(chosen.out, "completion", {**settings, **constants, "points": points}, summary(points), began)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import numpy as np
 
 from tracelearn import load, save
 from tracelearn.cli import main
-from tracelearn.files import models as files
+from tracelearn.io import writing
 
 
 def kill_at(step):
@@ -46,7 +46,7 @@ def kill_at(step):
             return half + super().write(data[half:])
 
     os.fsync, os.replace = stepping(os.fsync), stepping(os.replace)
-    files.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "w" in mode else open(path, mode)
+    writing.open = lambda path, mode: Halving(path, mode.replace("b", "")) if "w" in mode else open(path, mode)
 
 
 def full_disk(size):

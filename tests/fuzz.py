@@ -1,4 +1,4 @@
-"""Feeds damaged and hostile model files and checkpoints to what reads them: ``python -m tests.fuzz --seconds 600 --out FILE``.
+"""Feeds damaged and hostile files to every reader: ``python -m tests.fuzz --seconds 600 --out FILE``.
 
 A file is read, or refused with one sentence in a ValueError or OSError. Nothing else may happen: no other exception, no crash,
 no pickle, no program started, nothing written, no memory beyond a limit, no more than some seconds. Commands are given models
@@ -13,6 +13,7 @@ import copy
 import io
 import json
 import os
+import pickle
 import random
 import resource
 import shutil
@@ -25,12 +26,12 @@ import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 
 MEMORY = 4 << 30  # of addresses, beyond those that libraries reserve before the first input
 SECONDS = 20  # of processor time for one file
+MODEL_SECONDS, MODEL_MEMORY = 2, 200 << 20  # for one file of a model or of moments
 FORBIDDEN = (
     "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename",
     "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod", "os.truncate", "shutil.", "subprocess.", "socket.",
@@ -60,8 +61,6 @@ def make_seeds(folder):
         ModeWhitener,
         Moments,
         SecondOrder,
-        TensorClassifier,
-        TensorRegressor,
         TensorStandardScaler,
         TraceNormClassifier,
         TraceNormRegressor,
@@ -80,8 +79,7 @@ def make_seeds(folder):
     save(HierarchicalTraceNormClassifier().fit(X, np.digitize(y, [-0.5, 0.5])), folder / "tree.tracelearn")
     save(make_pipeline(TensorStandardScaler(), TraceNormRegressor()).fit(X, y), folder / "pipeline.tracelearn")
     save(Moments.of(X, y), folder / "moments.tracelearn")
-    save(TensorClassifier(alphas=3, cv=3).fit(X, names), folder / "search.tracelearn")
-    kept = TraceNormClassifier(alpha=0.1, loss="log_loss", target_mode=True, keep_moments=True, warm_start=True)
+    kept = TraceNormClassifier(alpha=0.1, target_mode=True, keep_moments=True, warm_start=True)
     save(kept.fit(X, np.digitize(y, [-0.5, 0.5])), folder / "kept.tracelearn")
     save(
         TraceNormRegressor(penalty="latent", keep_moments=True).fit(X, np.stack([y, -y], 1)), folder / "two.tracelearn"
@@ -89,19 +87,14 @@ def make_seeds(folder):
     views = Views([("raw", None), ("power", SecondOrder(0)), ("white", ModeWhitener()), ("pca", ModePCA())])
     save(make_pipeline(views, TraceNormClassifier()).fit(X, names), folder / "views.tracelearn")
     save(make_pipeline(Logarithm(), SecondOrder(0, mean=False)).fit(np.exp(X)), folder / "second.tracelearn")
-    save(TensorRegressor(alphas=3, cv=3, views="raw+whitened").fit(X, y), folder / "joined.tracelearn")
     save(LaggedRegressor(2).fit(X[:, :, 0], y), folder / "lagged.tracelearn")
     save(TraceNormRegressor().fit(X, y, confounds=y[:, None] ** [1, 2]), folder / "confounds.tracelearn")
-    between = np.digitize(X[:, 0, 0], [-0.4, 0.4])  # the middle class is found by a map between the scores of all
-    with mock.patch("tracelearn.search.session.walk_logistic", return_value=None):
-        mapped = TensorClassifier(alphas=2, cv=3, loss="auto").fit(X, between)
-    assert hasattr(mapped, "class_map_")
-    save(mapped, folder / "mapped.tracelearn")
     save(PaperRegressor("OL_APG_ADM", max_iter=2).fit(X, y), folder / "paper.tracelearn")
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
     np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
-    old = Path(__file__).parent / "golden" / "0.1.0"  # files of format 1
+    np.save(folder / "c.npy", X)
+    np.save(folder / "fortran.npy", np.asfortranarray(X))
     seeds = {
         "model": [
             folder / "regressor.tracelearn",
@@ -110,17 +103,178 @@ def make_seeds(folder):
             folder / "pipeline.tracelearn",
             folder / "views.tracelearn",
             folder / "second.tracelearn",
-            folder / "joined.tracelearn",
             folder / "lagged.tracelearn",
-            old / "classifier-logistic.tracelearn",
-            old / "hierarchy.tracelearn",
+            folder / "kept.tracelearn",
+            folder / "two.tracelearn",
+            folder / "paper.tracelearn",
         ],
         "command": sorted(folder.glob("*.tracelearn")),
         "value": sorted(folder.glob("*.tracelearn")),
         "moments": [folder / "moments.tracelearn"],
-        "checkpoint": list((folder / "run").iterdir()),
+        "checkpoint": list((folder / "run").glob("checkpoint-*")),
+        "npz": [folder / "stored.npz", folder / "deflated.npz"],
+        "npy": [folder / "c.npy", folder / "fortran.npy"],
     }
+    makers = {
+        "hdf5": _hdf5_seeds,
+        "parquet": _parquet_seeds,
+        "csv": _csv_seeds,
+        "arrow": _arrow_seeds,
+        "mat": _mat_seeds,
+        "mne": _mne_seeds,
+        "nifti": _nifti_seeds,
+        "images": _image_seeds,
+        "zarr": _zarr_seeds,
+    }
+    for kind, make in makers.items():
+        with contextlib.suppress(ImportError):
+            seeds[kind] = make(folder, X, y, names)
     return seeds
+
+
+def _wide(X, y):
+    import pyarrow as pa
+
+    return pa.table({"y": y, **{f"a{i}_b{j}": X[:, i, j] for i, j in np.ndindex(X.shape[1:])}})
+
+
+def _csv_seeds(folder, X, y, names):
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(_wide(X, y), folder / "wide.csv")
+    options = pyarrow.csv.WriteOptions(delimiter=";")
+    pyarrow.csv.write_csv(_wide(X.round(3), names), folder / "text.csv", options)
+    return [folder / "wide.csv", folder / "text.csv"]
+
+
+def _arrow_seeds(folder, X, y, names):
+    import pyarrow as pa
+    import pyarrow.feather
+
+    pyarrow.feather.write_feather(_wide(X, names), folder / "wide.feather", chunksize=25)
+    table = pa.table({"X": X.tolist(), "y": pa.array(names).dictionary_encode()})
+    pyarrow.feather.write_feather(table, folder / "lists.feather", compression="uncompressed")
+    with pa.ipc.new_stream(folder / "stream.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=25)
+    return [folder / "wide.feather", folder / "lists.feather", folder / "stream.arrow"]
+
+
+def _mat_seeds(folder, X, y, names):
+    from scipy.io import savemat
+
+    savemat(folder / "plain.mat", {"X": X, "y": y})
+    savemat(folder / "packed.mat", {"X": X.astype(np.float32), "y": names}, do_compression=True)
+    made = [folder / "plain.mat", folder / "packed.mat"]
+    with contextlib.suppress(ImportError):
+        import h5py
+
+        with h5py.File(folder / "new.mat", "w", userblock_size=512) as file:
+            for name, values in (("X", X), ("y", y[None])):
+                file.create_dataset(name, data=values.T, chunks=True).attrs["MATLAB_class"] = np.bytes_("double")
+        with open(folder / "new.mat", "r+b") as file:
+            file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+        made.append(folder / "new.mat")
+    return made
+
+
+def _mne_seeds(folder, X, y, names):
+    import mne
+
+    events = np.stack([np.arange(60), np.zeros(60, int), 1 + (y > 0)], 1)
+    epochs = mne.EpochsArray(
+        X, mne.create_info(3, 100.0, "eeg"), events, event_id={"up": 2, "down": 1}, verbose="error"
+    )
+    epochs.save(folder / "small-epo.fif", verbose="error")
+    return [folder / "small-epo.fif"]
+
+
+def _nifti_seeds(folder, X, y, names):
+    import nibabel
+
+    values = np.moveaxis(X, 0, -1)[:, None].astype(np.float32)
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), folder / "plain.nii")
+    nibabel.save(nibabel.Nifti1Image((1000 * values).astype(np.int16), np.eye(4)), folder / "packed.nii.gz")
+    nibabel.save(nibabel.Nifti2Image(values, np.eye(4)), folder / "second.nii")
+    return [folder / "plain.nii", folder / "packed.nii.gz", folder / "second.nii"]
+
+
+def _image_seeds(folder, X, y, names):
+    from PIL import Image
+
+    made = []
+    for kind in ("png", "jpg", "tif", "bmp", "gif", "webp"):
+        made.append(folder / f"{kind}-photos")
+        for i, label in enumerate(names[:4]):
+            place = made[-1] / label
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.uint8(127 + 20 * np.tile(X[i], (3, 4)))).save(place / f"{i}.{kind}")
+    (made[0] / "metadata.csv").write_text("\n".join(["file_name,y", *(f"{names[i]}/{i}.png,{i}" for i in range(4))]))
+    return made
+
+
+def _hdf5_seeds(folder, X, y, names):
+    import h5py
+
+    with h5py.File(folder / "plain.h5", "w") as file:
+        file["X"], file["y"] = X, y
+    with h5py.File(folder / "packed.h5", "w") as file:
+        file.create_dataset("X", data=X, chunks=(20, 3, 2), compression="gzip", fletcher32=True)
+        # Text of fixed length: on damaged text of variable length the HDF5 library itself may loop for ever (SECURITY.md).
+        file["y"] = names.astype("S4")
+    return [folder / "plain.h5", folder / "packed.h5"]
+
+
+def _parquet_seeds(folder, X, y, names):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(X)
+    pq.write_table(pa.table({"X": tensors, "y": y}), folder / "tensors.parquet", row_group_size=25)
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 6)
+    pq.write_table(
+        pa.table({"X": lists, "y": pa.array(names).dictionary_encode()}), folder / "lists.parquet", compression="gzip"
+    )
+    pq.write_table(_wide(X, names), folder / "wide.parquet", row_group_size=25)
+    pq.write_table(pa.table({"X": X.tolist(), "y": y}), folder / "nested.parquet")
+    return [folder / f"{name}.parquet" for name in ("tensors", "lists", "wide", "nested")]
+
+
+def _zarr_seeds(folder, X, y, names):
+    import numcodecs
+    import zarr
+    from zarr.codecs import BloscCodec
+
+    ways = {  # every codec that is read, in turn; the shards are format 3
+        "plain": {},
+        "sharded": {"shards": (40, 3, 2), "compressors": BloscCodec(cname="zstd")},
+        **{f"blosc-{name}": {"compressors": numcodecs.Blosc(name)} for name in ("blosclz", "lz4", "zlib", "zstd")},
+        **{
+            codec.codec_id: {"compressors": codec}
+            for codec in (numcodecs.LZ4(), numcodecs.Zstd(), numcodecs.Zlib(), numcodecs.BZ2(), numcodecs.LZMA())
+        },
+        **{
+            codec.codec_id: {"filters": [codec], "compressors": None}
+            for codec in (
+                numcodecs.Delta("<f8"),
+                numcodecs.Shuffle(8),
+                numcodecs.FixedScaleOffset(0.0, 100.0, "<f8", "<i4"),
+                numcodecs.Quantize(3, "<f8"),
+                numcodecs.BitRound(20),
+                numcodecs.fletcher32.Fletcher32(),
+                numcodecs.checksum32.CRC32(),
+                numcodecs.checksum32.Adler32(),
+                numcodecs.checksum32.JenkinsLookup3(),
+            )
+        },
+    }
+    made = []
+    for name, how in ways.items():
+        for version in (3,) if name == "sharded" else (2, 3) if name == "plain" else (2,):
+            made.append(folder / f"{name}{version}.zarr")
+            group = zarr.open_group(made[-1], mode="w", zarr_format=version)
+            group.create_array("X", data=X, chunks=(20, 3, 2), **how)
+            group.create_array("y", data=names if name == "plain" and version == 2 else y, chunks=(60,))
+    return made
 
 
 # --- what is done to them -----------------------------------------------------------------------------------------------
@@ -198,61 +352,101 @@ def hostile_npy(chance):
     return out.getvalue() + bytes(chance.randrange(3000))
 
 
+def hostile_npz(chance):
+    """Write a .npz file with lies in it: sizes, names, several entries of one name, an expansion."""
+    out = io.BytesIO()
+    with (
+        warnings.catch_warnings(),
+        zipfile.ZipFile(out, "w", chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive,
+    ):
+        warnings.simplefilter("ignore")
+        for name in chance.choice(
+            (("X", "y"), ("X", "X", "y"), ("../X", "X", "y"), ("/nowhere/X", "y"), ("X", "y", "..", ""))
+        ):
+            data = hostile_npy(chance) if chance.random() < 0.5 else _good_npy(name)
+            if chance.random() < 0.1:
+                data += bytes(30_000_000)
+            archive.writestr(f"{name}.npy", data)
+    return mutate(out.getvalue(), chance, [out.getvalue()]) if chance.random() < 0.3 else out.getvalue()
+
+
+def _good_npy(name):
+    out = io.BytesIO()
+    np.save(out, np.ones((60, 3, 2)) if name.endswith("X") else np.arange(60.0))
+    return out.getvalue()
+
+
 def resealed(data, change, chance):
-    """Change what a file of ours holds, a list of members and their content, and write the checksum anew, as a stranger would."""
-    from tracelearn.files.header import Header
+    """Change what a file of ours holds, a document and its arrays, and write the checksum anew, as a stranger would."""
+    from tracelearn.io.model_header import MAGIC, Header
 
-    magic, line, payload = data.split(b"\n", 2)
-    out, header = io.BytesIO(), json.loads(line)
-    with zipfile.ZipFile(io.BytesIO(payload)) as before:
-        members = [(name, before.read(name)) for name in before.namelist()]
-    with zipfile.ZipFile(out, "w") as after, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a member that is there twice
-        for name, content in change(members, chance):
-            after.writestr(name, content)
-    payload = mutate(payload, chance, [payload]) if change is many_changes and chance.random() < 0.3 else out.getvalue()
-    return magic + b"\n" + Header.of(header["kind"], payload, header["format"]).line() + payload
-
-
-def many_changes(members, chance):
-    """Change an array or the document that refers to them, in several places or as bytes; or names of members."""
-    names = [name for name, _ in members]
-    document = next(name for name in names if name.endswith(".json"))
-    victim = chance.choice((chance.choice(names), document, document))
-    for name, content in members:
-        if name != victim:
-            yield name, content
-            continue
-        changed = _changed_member(content, chance, names if name == document else ())
-        new = chance.choice((f"../{name}", f"/nowhere/{name}")) if chance.random() < 0.05 else name
-        yield from [(new, changed)] * (2 if chance.random() < 0.02 else 1)
+    _, line, document, rest = data.split(b"\n", 3)
+    document = json.loads(document)
+    arrays = []
+    for dtype, shape, order in document["arrays"]:
+        array = np.ndarray(shape, dtype, rest, order=order).copy()
+        arrays.append(array)
+        rest = rest[array.nbytes :]
+    payload = change(document["content"], arrays, chance)
+    if change is many_changes and chance.random() < 0.3:
+        payload = mutate(payload, chance, [payload])
+    return MAGIC + Header.of(json.loads(line)["kind"], payload).line() + payload
 
 
-def one_change(members, chance):
+def _payload(content, arrays, table=None):
+    """Put a document together, with a true table of its arrays unless there is another."""
+    arrays = [np.asarray(array, order="C") for array in arrays]
+    table = [[array.dtype.str, array.shape, "C"] for array in arrays] if table is None else table
+    line = json.dumps({"arrays": table, "content": content}).encode()
+    return line + b"\n" + b"".join(array.tobytes() for array in arrays)
+
+
+def many_changes(content, arrays, chance):
+    """Change an array, the content that refers to arrays in several places, or what the document says of arrays."""
+    table = None
+    kind = chance.choice(("content", "content", "array", "table"))
+    if kind == "content" or not arrays:
+        for _ in range(chance.choice((1, 1, 3))):
+            _change_json(content, chance, (*VALUES, *_nodes(chance, len(arrays))))
+    elif kind == "array":
+        index = chance.randrange(len(arrays))
+        arrays[index] = _other_array(arrays[index], chance)
+    else:
+        table = [[array.dtype.str, list(array.shape), "C"] for array in arrays]
+        index = chance.randrange(len(arrays))
+        table[index][chance.randrange(3)] = chance.choice((*VALUES, *HOSTILE_ARRAYS))
+    return _payload(content, arrays, table)
+
+
+# What a document may say of an array: dtypes and shapes.
+HOSTILE_ARRAYS = (
+    "|O", "<U1000000", "|V1000000000", "<M8[ns]", "<c16", "|b1", "<f2", "<U0", "f8,f8", [["a", "<f8"]],
+    [2**40], [60, 2**50], [2**62, 2**62], [-1, 6], [60, 0], [], [60, 3, 2], [10**30], [60] * 64, [60.0], ["60"], "F", "K",
+)  # fmt: skip
+
+
+def one_change(content, arrays, chance):
     """Change one value of a document, or one array that stays a good one."""
-    names = [name for name, _ in members]
-    document = next(name for name in names if name.endswith(".json"))
-    victim = chance.choice(names) if chance.random() < 0.3 else document
-    for name, content in members:
-        if name == victim == document:
-            tree = json.loads(content)
-            _change_json(tree, chance, (*VALUES, *_nodes(chance, names)))
-            yield name, json.dumps(tree).encode()
-        else:
-            yield name, _other_array(content, chance) if name == victim else content
+    if arrays and chance.random() < 0.3:
+        index = chance.randrange(len(arrays))
+        arrays[index] = _other_array(arrays[index], chance)
+    else:
+        _change_json(content, chance, (*VALUES, *_nodes(chance, len(arrays))))
+    return _payload(content, arrays)
 
 
 def replacements(seeds, seed):
-    """List all values of all models with all that is put in their place: (model, member, where in it, what)."""
+    """List all values of all models with all that is put in their place: (model, where in it, what).
+
+    Where is a path in the content, or the index of an array.
+    """
     found = []
     for path in seeds["value"]:
-        with zipfile.ZipFile(io.BytesIO(path.read_bytes().split(b"\n", 2)[2])) as archive:
-            for name in archive.namelist():
-                if name.endswith(".json"):
-                    places = _places(json.loads(archive.read(name)))
-                    found += [(path, name, place, value) for place in places for value in (*LEAVES, "dropped")]
-                else:
-                    found += [(path, name, None, other) for other in OTHERS]
+        document = json.loads(path.read_bytes().split(b"\n", 3)[2])
+        for place in _places(document["content"]):
+            found += [(path, place, value) for value in (*LEAVES, "dropped")]
+        for index in range(len(document["arrays"])):
+            found += [(path, index, other) for other in OTHERS]
     random.Random(seed).shuffle(found)
     return found
 
@@ -264,98 +458,64 @@ def _places(part, above=()):
         yield from _places(part[key], (*above, key))
 
 
-def replaced(members, chance, replacement):
+def replaced(content, arrays, chance, replacement):
     """Put one thing in the place of one value or array."""
-    _, victim, place, value = replacement
-    for name, content in members:
-        if name != victim:
-            yield name, content
-        elif place is None:
-            yield name, _other_array(content, chance, value)
-        else:
-            part = document = json.loads(content)
-            for key in place[:-1]:
-                part = part[key]
-            if value == "dropped":
-                del part[place[-1]]
-            else:
-                part[place[-1]] = value
-            yield name, json.dumps(document).encode()
-
-
-def _changed_member(content, chance, names):
-    """Change an array, or where there are names of members, the document that refers to them."""
-    if not names:
-        change = chance.choice(
-            (_other_array, lambda *_: hostile_npy(chance), lambda *_: mutate(content, chance, [content]))
-        )
-        return change(content, chance)
-    if chance.random() < 0.2:
-        return mutate(content, chance, [content])
-    document = json.loads(content)
-    for _ in range(chance.choice((1, 1, 3))):
-        _change_json(document, chance, (*VALUES, *_nodes(chance, names)))
-    return json.dumps(document).encode()
+    _, place, value = replacement
+    if isinstance(place, int):
+        arrays[place] = _other_array(arrays[place], chance, value)
+        return _payload(content, arrays)
+    part = content
+    for key in place[:-1]:
+        part = part[key]
+    if value == "dropped":
+        del part[place[-1]]
+    else:
+        part[place[-1]] = value
+    return _payload(content, arrays)
 
 
 OTHERS = ("flat", "deeper", "shorter", "empty", "number", "type", "value", "value", "value")
 
 
-def _other_array(content, chance, other=None):
-    """Write an array that is whole, and of another shape, type or content."""
-    array = np.load(io.BytesIO(content))
+def _other_array(array, chance, other=None):
+    """Make an array of another shape, type or content."""
     other = other or chance.choice(OTHERS)
     if other in ("flat", "deeper"):
-        array = array.ravel() if other == "flat" else array[..., None]
-    elif other in ("shorter", "empty"):
-        array = np.atleast_1d(array)[: -1 if other == "shorter" else 0]
-    elif other == "number" or array.dtype.kind != "f" or not array.size:
-        array = np.array(3.0)
-    elif other == "type":
-        array = array.astype(chance.choice(("U5", "S3", "c16", "M8[s]", "b1", "i8", "f2", "f4")), casting="unsafe")
-    else:
-        array.flat[chance.randrange(array.size)] = chance.choice((np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 1e-320))
-    held = io.BytesIO()
-    np.save(held, array)
-    return held.getvalue()
+        return array.ravel() if other == "flat" else array[..., None]
+    if other in ("shorter", "empty"):
+        return np.atleast_1d(array)[: -1 if other == "shorter" else 0]
+    if other == "number" or array.dtype.kind != "f" or not array.size:
+        return np.array(3.0)
+    if other == "type":
+        return array.astype(chance.choice(("U5", "S3", "c16", "M8[s]", "b1", "i8", "f2", "f4")), casting="unsafe")
+    array.flat[chance.randrange(array.size)] = chance.choice((np.nan, np.inf, -np.inf, 1e308, -1.0, 0.0, 1e-320))
+    return array
 
 
-def _nodes(chance, names):
-    """Make values of both formats: members that are named often, nodes that are shared, keys that collide, other types."""
-    member = chance.choice(names)
-    array = {
-        "__loader__": "NdArrayNode",
-        "__module__": "numpy",
-        "__class__": "ndarray",
-        "type": "numpy",
-        "file": member,
-    }
+def _nodes(chance, n_arrays):
+    """Make values of the format: arrays that are named often, keys that collide, lists in lists, other types."""
+    array = {"$array": chance.randrange(n_arrays + 1)}
     kind = chance.choice(("TraceNormRegressor", "Moments", "Split", "Pipeline", "ModePCA", "Huber", "subprocess.Popen"))
-    module, _, name = kind.rpartition(".")
-    shared = {"__loader__": "ListNode", "__module__": "builtins", "__class__": "list", "__id__": 0, "content": []}
-    for level in range(1, chance.choice((3, 40))):
-        shared = {**shared, "__id__": level, "content": [shared, {**shared, "content": []}]}
+    deep = []
+    for _ in range(chance.choice((3, 200))):
+        deep = [deep]
     return (
-        {"$array": member}, [{"$array": member}] * 400, {"$tuple": [{"$array": member}] * 3}, {"$dtype": "<f8"},
-        {"$dict": [[n * (2**61 - 1), n] for n in range(5000)]}, {"$dict": [["a", 1], [1, 2]]}, {"$dtype": "|V999999"},
-        {"$object": kind, "state": {}}, {"$object": kind, "state": {"steps": [], "memory": None, "verbose": 0}},
-        {"$tuple": [chance.choice((0, 1, 3, 12, -1, 10**12)) for _ in range(chance.choice((1, 3)))]},
-        array, {**array, "__id__": 1}, shared,
-        {"__loader__": "ObjectNode", "__module__": f"tracelearn.{module}", "__class__": name, "content": {}, "__id__": 9},
+        array, [array] * 400, {"$tuple": [array] * 3}, {"$dtype": "<f8"},
+        {"$dict": [[n * (2**61 - 1), n] for n in range(2900)]}, {"$dict": [["a", 1], [1, 2]]}, {"$dtype": "|V999999"},
+        {"$object": [kind, {}]}, {"$object": [kind, {"steps": [], "memory": None, "verbose": 0}]},
+        {"$tuple": [chance.choice((0, 1, 3, 12, -1, 10**12)) for _ in range(chance.choice((1, 3)))]}, deep,
     )  # fmt: skip
 
 
 VALUES = (
     None, True, -1, -0.5, 0, 1, 3, 2**70, 1e308, float("nan"), float("inf"), "", "..", "a\x1b[2J", "os", "system", "builtins",
-    "eval", "numpy", "ndarray",
-    "MethodNode", "FunctionNode", "ObjectNode", "TypeNode", "NdArrayNode", "TraceNormClassifier", [], {}, [[[]]], [1, 2],
-    "99999.npy", "|O", "pickle",
+    "eval", "numpy", "ndarray", "TraceNormClassifier", [], {}, [[[]]], [1, 2], 99999, "|O", "pickle",
 )  # fmt: skip
 
 
 LEAVES = (
     None, True, -1, 0, 3, 2**70, 1e308, -0.5, float("nan"), "", "a\x1b[2J\nb", "x" * 2000, [], {}, [1, 2], {"a": [None]},
-    {"$tuple": [0, -1]}, {"$array": "0.npy"}, {"$dtype": "|O"}, {"$object": "Moments", "state": {}},
+    {"$tuple": [0, -1]}, {"$array": 0}, {"$dtype": "|O"}, {"$object": ["Moments", {}]},
 )  # fmt: skip
 
 
@@ -373,6 +533,46 @@ def _change_json(document, chance, values=VALUES):
             part[key] = copy.deepcopy(chance.choice(values))  # which would else be in itself after another change
 
 
+def hostile_zarr(folder, chance):
+    """Change one file of a Zarr folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if chance.random() < 0.1:
+        _other_than_a_file(chance.choice(files), chance)
+        return
+    metadata = [path for path in files if path.name.startswith((".z", "zarr"))]
+    path = chance.choice(metadata if chance.random() < 0.7 else files)
+    data = path.read_bytes()
+    if path in metadata and chance.random() < 0.7:
+        document = json.loads(data)
+        if chance.random() < 0.2:
+            codec = {"id": "pickle", "name": "numcodecs.pickle", "configuration": {}}
+            document.update({chance.choice(("compressor", "filters", "codecs")): chance.choice((codec, [codec]))})
+            chunk = next((other for other in files if other.parent == path.parent and other not in metadata), path)
+            if chunk not in metadata:
+                chunk.write_bytes(pickle.dumps(Evil()))
+        elif chance.random() < 0.3 and "shape" in document:
+            document["shape"] = chance.choice(
+                ([10**12, 3, 2], [2**50, 3, 2], [60, 2**50], [2**62] * 3, [-1, 2], [60, 0], [], ["60", 3, 2], [60.5])
+            )
+        else:
+            _change_json(document, chance)
+        path.write_text(json.dumps(document))
+    elif chance.random() < 0.1:
+        path.unlink()
+    else:
+        path.write_bytes(mutate(data, chance, [other.read_bytes() for other in files]))
+
+
+def hostile_folder(folder, chance):
+    """Change one file of a folder of images."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    path = chance.choice(files)
+    if chance.random() < 0.1:
+        _other_than_a_file(path, chance)
+    else:
+        path.write_bytes(mutate(path.read_bytes(), chance, [other.read_bytes() for other in files]))
+
+
 def _other_than_a_file(path, chance):
     """Put a link, a pipe or a folder in the place of a file; the link may lead to a device that never ends."""
     target = chance.choice(
@@ -382,16 +582,90 @@ def _other_than_a_file(path, chance):
     chance.choice((lambda: os.symlink(target, path), lambda: os.mkfifo(path), path.mkdir))()
 
 
+def long_labels(seed, path, chance):
+    """Write samples whose labels are of any length, most of all very long."""
+    labels = np.array(["a", "b" * chance.choice((3, 999, 1001, 10**5, 10**6))], object)
+    labels = labels[(np.arange(60) >= chance.choice((0, 59))).astype(int)].tolist()
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(360)), 6)
+        pq.write_table(pa.table({"X": lists, "y": labels}), path)
+    elif path.suffix == ".h5":
+        import h5py
+
+        with h5py.File(path, "w") as file:
+            file["X"], file["y"] = np.ones((60, 3, 2)), labels
+    else:
+        import zarr
+
+        shutil.copytree(seed, path)
+        text = np.array(labels, np.dtypes.StringDType())
+        zarr.open_group(path, mode="r+").create_array("y", data=text, chunks=(60,), overwrite=True)
+
+
+def refer_elsewhere(kind, path, chance):
+    """Have a file name another one, or put a link or a pipe next to it: nobody may follow it, or wait for it."""
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    names = [str(pipe), "/dev/zero", "/etc/passwd", str(path), path.name, "nowhere"]
+    name = chance.choice([names[0], *names])
+    if kind == "checkpoint":
+        _other_than_a_file(path, chance)
+    elif kind == "mne":
+        data = path.read_bytes()
+
+        def tag(what, type_of, content):
+            return b"".join(number.to_bytes(4, "big") for number in (what, type_of, len(content), 0)) + content
+
+        # After the first three tags: a block that names the next part. The directory, whose places are others now, is left out.
+        numbers = [number.to_bytes(4, "big") for number in (118, 2)]
+        block = (
+            tag(104, 3, numbers[0]) + tag(115, 3, numbers[1]) + tag(118, 10, name.encode()) + tag(105, 3, numbers[0])
+        )
+        path.write_bytes(data[:52] + b"\xff" * 4 + data[56:76] + block + data[76:])
+    else:
+        import h5py
+
+        if path.suffix == ".mat" and not path.read_bytes().startswith(b"MATLAB 7.3"):
+            return
+        with h5py.File(path, "r+") as file:
+            del file["X"]
+            if chance.random() < 0.5:
+                file["X"] = h5py.ExternalLink(name, "X") if chance.random() < 0.8 else h5py.SoftLink("/y")
+            else:
+                dataset = file.create_dataset("X", (60, 3, 2), "u1", external=[(name, 0, 360)])
+                dataset.attrs["MATLAB_class"] = np.bytes_("uint8")
+
+
 def make_input(kind, seeds, folder, chance, replacement):
     """Write one hostile input; return its path."""
     seed = replacement[0] if kind == "value" else chance.choice(seeds[kind])
     path = folder / seed.name
-    data = seed.read_bytes()
-    if kind == "checkpoint" and chance.random() < 0.05:
-        path.write_bytes(data)
-        _other_than_a_file(path, chance)
+    if kind in ("zarr", "hdf5", "parquet") and chance.random() < 0.03:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            long_labels(seed, path, chance)
         return path
-    if kind == "value":
+    if kind == "zarr":
+        shutil.copytree(seed, path)
+        hostile_zarr(path, chance)
+        return path
+    if kind == "images":
+        shutil.copytree(seed, path)
+        hostile_folder(path, chance)
+        return path
+    data = seed.read_bytes()
+    if kind in ("mat", "hdf5", "mne", "checkpoint") and chance.random() < 0.05:
+        path.write_bytes(data)
+        refer_elsewhere(kind, path, chance)
+        return path
+    if kind == "npy" and chance.random() < 0.4:
+        data = hostile_npy(chance)
+    elif kind == "npz" and chance.random() < 0.4:
+        data = hostile_npz(chance)
+    elif kind == "value":
         data = resealed(data, partial(replaced, replacement=replacement), chance)
     elif kind == "command":
         data = resealed(data, one_change, chance)
@@ -408,7 +682,7 @@ def make_input(kind, seeds, folder, chance, replacement):
 
 def read(kind, path):
     """Read a file as a user would; a file that is taken must be what it says."""
-    from tracelearn import TraceNormRegressor, load, stream
+    from tracelearn import TraceNormRegressor, load, open_source, stream
 
     if kind in ("model", "moments"):
         model = load(path)
@@ -424,14 +698,20 @@ def read(kind, path):
         stream([], TraceNormRegressor(alpha=0.1), checkpoint=path.parent, resume=True, max_samples=1)
         data = path.parent.parent / "seeds" / "stored.npz"
         said("stream", data, "--alpha", "0.1", "--resume", "--checkpoint", path.parent, "--quiet")
+    else:
+        source = open_source(path, block_bytes=1 << 16)
+        batches = source.batches()
+        for _, (X, y, _) in zip(range(5), batches, strict=False):
+            assert X.shape[1:] == source.sample_shape, (X.shape, source.sample_shape)
+            assert X.dtype == source.dtype, (X.dtype, source.dtype)
+            assert y is None or len(y) == len(X)
+        batches.close()
 
 
 def command(path):
     """Give a model to the commands that read one; each succeeds or says one line. The line of ``inspect`` is raised."""
     seeds, out = path.parent.parent / "seeds", path.parent
-    data = str(
-        seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper", "joined") else "deflated.npz")
-    )
+    data = str(seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper") else "deflated.npz"))
     refusal = said("inspect", path)
     said("inspect", path, "--json")
     said("inspect", path, "--html", out / "page", "--data", data, "--force")
@@ -504,7 +784,9 @@ class Watch:
 
 def judge(kind, path, watch):
     """Read one input; return what came of it, "read" or "refused", or a finding that begins with "!"."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    is_model = kind in ("model", "moments")
+    most_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signal.setitimer(signal.ITIMER_PROF, MODEL_SECONDS if is_model else SECONDS)
     signal.alarm(6 * SECONDS)  # what waits for ever uses no processor: the process ends, and whoever started it tells
     watch.seen, watch.on = [], True
     try:
@@ -520,6 +802,9 @@ def judge(kind, path, watch):
         watch.on = False
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most_before) << 10
+    if is_model and grown > MODEL_MEMORY:
+        found = f"! took {grown >> 20} MB"
     return f"! did {watch.seen[0]}" if watch.seen else found
 
 

@@ -40,19 +40,20 @@ TESTS = {
     "moments": ["tests/contracts/test_moments.py", "tests/test_sparse.py"],
     "penalties": ["tests/contracts/test_penalties.py", "tests/test_prox.py", *SOLVING],
     "problems/operators": ["tests/test_operators.py", "tests/test_linalg.py", *SOLVING],
-    "problems/sparse": ["tests/test_sparse.py", "tests/test_datafits.py"],
-    "problems/datafits": ["tests/test_datafits.py", "tests/test_sparse.py", "tests/contracts/test_solvers.py"],
+    "problems/sparse_operators": ["tests/test_sparse.py", "tests/test_datafits.py"],
+    "problems/squares": ["tests/test_datafits.py", "tests/test_sparse.py", "tests/contracts/test_solvers.py"],
     "problems/sample_loss": ["tests/test_datafits.py", "tests/test_true_gaps.py", "tests/contracts/test_solvers.py"],
-    "problems/batch": ["tests/test_certificate.py", *SOLVING],
+    "problems/problem": ["tests/test_certificate.py", *SOLVING],
+    "problems/forms": ["tests/test_estimators.py", *SOLVING],
     "selection/path": ["tests/test_path.py", "tests/test_sparse.py"],
     "solvers": SOLVING,
 }
-# Slow repetitions of what other tests see: other array libraries, latent norms in every solver, the second proximal method.
+# Slow repetitions of what other tests see: other array libraries, latent norms in every solver.
 LEFT_OUT = (
     "not torch and not (strict and not test_moments) and not cross_validation and not completed and not several_classes_of"
     " and not probabilities and not many_features and not (test_sparse and True)"
-    " and not (test_solvers and latent and not units) and not (test_penalties and adm)"
-    " and not (test_prox and (adm or cvxpy)) and not brings_no_two"
+    " and not (test_solvers and latent and not units)"
+    " and not (test_prox and cvxpy) and not brings_no_two"
 )
 # Bit operations on floats fail at once, and a bar is nearly always part of a type.
 NOT_TRIED = re.compile(r"core/ReplaceBinaryOperator_(BitOr_\w+|\w+_(RShift|LShift|BitOr|BitAnd|BitXor))$")

@@ -25,7 +25,7 @@ from tracelearn import (
     save,
 )
 from tracelearn.cli import learning
-from tracelearn.files.header import FORMAT
+from tracelearn.io.model_header import FORMAT
 
 FAST = ("--alpha", "0.05", "--cv", "3")
 

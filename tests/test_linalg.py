@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle import matricize, nuclear, spectral
 
+from tracelearn.arrays import linalg
 from tracelearn.arrays.linalg import (
     mode_scales,
     positive_part,
@@ -269,3 +270,17 @@ def test_a_slice_that_hardly_varies_is_not_made_loud():
     np.testing.assert_allclose(scales[:2], np.sqrt(1.5))
     variance[2] = 1e-10  # a hundred thousandth of the usual scale is a measurement
     np.testing.assert_allclose(mode_scales(variance.ravel(), (3, 2)).reshape(3, 2)[2], np.sqrt(1.5e-10))
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_grams_of_pairs_hold_the_hessian_of_all_targets(rng, monkeypatch, single):
+    monkeypatch.setattr(linalg, "_BLOCK_BYTES", 8 * 4 * 7)  # seven rows a block
+    X, coupling, share = rng.standard_normal((30, 4)) + 3.0, rng.dirichlet(np.ones(3), 30), rng.random(30)
+    origin, contrasts = X.mean(axis=0), np.linalg.qr(np.column_stack([np.ones(3), rng.random((3, 2))]))[0][:, 1:]
+    inside, cross, corner = linalg.pairwise_grams(X, coupling, share, contrasts, origin=origin, single=single)
+    rows = np.column_stack([X - origin, np.ones(30)])
+    curvature = coupling[:, :, None] * np.eye(3) - coupling[:, :, None] * coupling[:, None, :]
+    whole = np.einsum("i,ikm,ip,iq,ka,mb->apbq", share, curvature, rows, rows, contrasts, contrasts)
+    np.testing.assert_allclose(inside, whole[:, :4, :, :4], atol=1e-5 if single else 1e-12)
+    np.testing.assert_allclose(cross, whole[:, :4, :, 4], atol=1e-12)
+    np.testing.assert_allclose(corner, whole[:, 4, :, 4], atol=1e-12)

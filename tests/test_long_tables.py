@@ -13,6 +13,7 @@ import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from tracelearn import TraceNormClassifier, open_source  # noqa: E402
+from tracelearn.cli import main  # noqa: E402
 
 N, CHANNELS, TIMES = 24, 3, 7
 WRITERS = {
@@ -132,6 +133,7 @@ def test_what_keeps_readings_from_being_series_is_one_sentence(series, tmp_path)
         ),
         (table, {"sample": "record"}, r"^Expected sample to be one of the names .*, got 'record' \(is 'rec' meant\?\)"),
         (table, {"time": None}, r"^Expected sample and time together"),
+        (table, {"tensor_shape": (21,)}, r"^Expected tensor_shape=None with sample and time"),
         (table, {"sample": "subject", "ignore": ()}, r"^Expected numbers in the columns .*, got text in 'rec'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -149,7 +151,7 @@ def test_readings_that_are_taken_for_samples_give_a_warning(suffix, chosen, seri
     X, y = series
     table = long_table(X, y, names=np.arange(N) + 100).drop_columns(["subject"])
     message = (
-        r"got a column 'rec' that is constant .* recordings: .*sample='rec', time=.* open_source\(path, ignore=\.\.\.\)"
+        r"got a column 'rec' that is constant over .* open_source\(path, sample=.* open_source\(path, time=.* ignore="
     )
     path = write(table, tmp_path, suffix)
     with pytest.warns(UserWarning, match=message):
@@ -158,6 +160,15 @@ def test_readings_that_are_taken_for_samples_give_a_warning(suffix, chosen, seri
         warnings.simplefilter("error")
         open_source(path, samples=chosen, target="label", ignore=("rec",))
         open_source(path, target="label", sample="rec", time="t")
+
+
+def test_commands_read_series(series, tmp_path, capsys):
+    write(long_table(*series), tmp_path, "csv")
+    named = ["--target", "label", "--sample", "rec", "--time", "t", "--groups", "subject"]
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", str(tmp_path / "long.csv"), *named, "--alpha", "0.05", "--out", str(tmp_path / "model")])
+    assert ended.value.code == 0
+    assert "3 × 7" in capsys.readouterr().out
 
 
 SORTED = np.repeat(["a", "b", "a", "b"], 15)

@@ -26,7 +26,7 @@ from tracelearn import (
     to_onnx,
 )
 from tracelearn.features import TensorTransformer
-from tracelearn.files.onnx_views import NODES_OF
+from tracelearn.io.onnx_views import NODES_OF
 from tracelearn.losses import Poisson, SquaredError
 
 runtime = pytest.importorskip("onnxruntime")

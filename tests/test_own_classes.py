@@ -198,3 +198,25 @@ def test_a_search_compares_predictions_of_a_loss_by_its_link_whether_its_curvatu
             model = TensorRegressor(loss=loss, alphas=(0.3, 0.1, 0.03), views=None, cv=3, tol=1e-9).fit(X, y)
             chosen.append((model.alpha_, model.best_score_))
         np.testing.assert_allclose(*chosen, atol=1e-6)
+
+
+def test_a_name_that_is_taken_is_refused_and_nothing_is_replaced():
+    before, atoms = dict(LOSSES), dict(ATOMS)
+    with pytest.raises(
+        ValueError, match=r"^Expected a loss with a name of its own, got 'squared_error', which .*SquaredError"
+    ):
+
+        class Mine(Loss):
+            name: ClassVar[str] = "squared_error"
+
+    for name in ("nuclear", "overlapped"):
+        with pytest.raises(ValueError, match=f"^Expected an atom with a name of its own, got '{name}'"):
+            type("MyAtom", (Atom,), {"name": name})
+    assert before == LOSSES
+    assert atoms == ATOMS
+
+
+def test_a_class_that_is_defined_once_more_replaces_itself():
+    first, second = asymmetric(), asymmetric()
+    assert first is not second
+    assert LOSSES[second.name] is second

@@ -29,6 +29,7 @@ from tracelearn import (
 )
 from tracelearn.features import Convolutions, SecondOrder, Similarities
 from tracelearn.fitting import ZeroWeightsWarning
+from tracelearn.io.streams import StreamReport
 from tracelearn.plotting import (
     ConvergenceDisplay,
     ModeFactorsDisplay,
@@ -40,7 +41,6 @@ from tracelearn.plotting import (
 )
 from tracelearn.plotting.modes import as_modes
 from tracelearn.plotting.views import what_was_found
-from tracelearn.streaming.run import StreamReport
 
 ORDERS = [(7,), (5, 4), (4, 3, 5), (2, 3, 4, 3)]
 DISPLAYS = [ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay, ConvergenceDisplay]

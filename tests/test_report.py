@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
+from tracelearn.search.session import VIEWS
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
@@ -37,7 +38,6 @@ from tracelearn.report.page import _COMPUTED, Evaluation, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Residuals, compare
 from tracelearn.samples.modes import Mode
-from tracelearn.search.session import VIEWS
 
 EVIL = '</script><img src=x onerror="document.title=1">'
 NAMES = ("channel", "time", "frequency")

@@ -22,10 +22,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.io import open_source
 from tracelearn.io.ahead import read_ahead
 from tracelearn.io.columns import regroup, side_by_side
 from tracelearn.io.lazy import column_of_values
+from tracelearn.io.opening import open_source
 from tracelearn.samples import Source, as_source
 
 N, SHAPE = 23, (3, 2)

@@ -17,7 +17,7 @@ from tracelearn import (
     TraceNormRegressor,
     trace_norm_path,
 )
-from tracelearn.arrays.linalg import coupled_gram, with_ones
+from tracelearn.arrays.linalg import pairwise_grams
 from tracelearn.losses import Huber
 from tracelearn.problems.sparse_operators import SparseGram
 from tracelearn.samples.checks import read_rows
@@ -60,7 +60,7 @@ MODELS = {
 @pytest.fixture(params=ROWS)
 def rows(request, monkeypatch):
     if request.param == "neither many nor few":
-        for module in ("sparse", "batch", "sample_loss"):
+        for module in ("sparse_operators", "forms", "sample_loss"):
             monkeypatch.setattr(f"tracelearn.problems.{module}.FEW", 1)
     return ROWS[request.param]()
 
@@ -138,9 +138,10 @@ def test_entries_that_are_stored_twice_count_as_their_sum():
 
 def test_the_hessian_of_several_classes_is_that_of_dense_rows():
     rng, rows = np.random.default_rng(0), scattered(150)
-    weights, coupling, share = rng.random((150, 3)), rng.random((150, 3)), rng.random(150)
-    found = coupled_gram(with_ones(sparse.csr_array(rows)), weights, coupling, share)
-    assert_allclose(found, coupled_gram(with_ones(rows), weights, coupling, share), rtol=0, atol=1e-11)
+    coupling, share, contrasts = rng.dirichlet(np.ones(3), 150), rng.random(150), np.linalg.qr(rng.random((3, 2)))[0]
+    found = pairwise_grams(sparse.csr_array(rows), coupling, share, contrasts)
+    for one, expected in zip(found, pairwise_grams(rows, coupling, share, contrasts), strict=True):
+        assert_allclose(one, expected, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])

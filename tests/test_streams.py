@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -22,9 +21,8 @@ from tracelearn import (
     save,
     stream,
 )
-from tracelearn.files import models as files
-from tracelearn.streaming import checkpoints, locks
-from tracelearn.streaming import run as streams
+from tracelearn.io import checkpoints, streams
+from tracelearn.io import models as files
 
 SHAPE = (4, 3, 2)
 N = 1200
@@ -69,7 +67,12 @@ def assert_equal_models(left, right):
 
 
 def names(folder):
-    return sorted(path.name for path in folder.iterdir())
+    """List what is in a folder of checkpoints, but for the lock, which stays."""
+    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.glob("checkpoint-*")}
 
 
 # --- learning and measuring ------------------------------------------------------------------------------------------
@@ -112,9 +115,11 @@ def test_the_curve_is_the_error_on_samples_before_they_are_learned():
         part = slice(start, start + 200)
         if start:
             losses[part] = (by_hand.predict(X[part]) - y[part]) ** 2
-        by_hand._learn(X[start : start + 100], y[start : start + 100], weight[start : start + 100])
-        by_hand._learn(X[start + 100 : start + 200], y[start + 100 : start + 200], weight[start + 100 : start + 200])
-        by_hand._refresh()
+        by_hand.accumulate(X[start : start + 100], y[start : start + 100], weight[start : start + 100])
+        by_hand.accumulate(
+            X[start + 100 : start + 200], y[start + 100 : start + 200], weight[start + 100 : start + 200]
+        )
+        by_hand.refresh()
     assert [point.n_seen for point in report.curve] == [400, 600]
     lately = [np.average(losses[a:b], weights=weight[a:b]) for a, b in ((200, 400), (400, 600))]
     ever = [np.average(losses[200:b], weights=weight[200:b]) for b in (400, 600)]
@@ -174,32 +179,27 @@ def test_every_refresh_is_told():
     assert [report.n_samples for report in told] == [100, 200, 300, 400, 500]
 
 
-def test_a_long_curve_is_not_copied_at_a_refresh():
-    state = checkpoints.State(curve=checkpoints.Curve([checkpoints.Point(k, 0.5, 0.5) for k in range(100_000)]))
-    tracemalloc.start()
-    try:
-        for _ in range(10):
-            state = state.learned(10, (2.0, 10.0)).refreshed()
-        used = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert used < 100_000  # a copy takes 800,000 bytes
-    assert len(state.curve) == 100_010
-    assert state.curve[-1] == checkpoints.Point(100, 0.2, 0.2)
+def test_progress_is_a_value_that_comes_back_from_numbers():
+    start = checkpoints.Progress()
+    tested = start.learned(10, checkpoints.ErrorSum(2.0, 10.0)).refreshed().learned(5, checkpoints.ErrorSum(4.0, 5.0))
+    assert start == checkpoints.Progress()
+    assert tested.curve == (checkpoints.Point(10, 0.2, 0.2),)
+    assert (tested.n_samples, tested.n_since_refresh, tested.n_refreshes) == (15, 5, 1)
+    assert checkpoints.Progress.from_plain(tested.to_plain()) == tested
+    assert tested.refreshed().curve[-1] == checkpoints.Point(15, 0.8, 0.4)
 
 
-def test_a_curve_stays_what_it_was_when_it_grows():
-    points = [checkpoints.Point(k, k / 2, k / 3) for k in range(4)]
-    one = checkpoints.Curve(points[:2])
-    two = one.then(points[2])
-    three = two.then(points[3])
-    assert list(one) == points[:2]
-    assert two == points[:3]
-    assert (three[-1], three[1:3], len(three)) == (points[3], points[1:3], 4)
-    with pytest.raises(IndexError):
-        one[2]
-    assert one.then(points[3]) == [*points[:2], points[3]]
-    assert three == points
+def test_the_model_can_be_used_at_every_refresh():
+    X, y = numbers(500)
+    model, learned = TraceNormRegressor(alpha=0.03), []
+    stream(
+        batches(X, y),
+        model,
+        refresh_samples=100,
+        on_refresh=lambda report: learned.append((report.n_samples, model.moments_.weight, model.coef_)),
+    )
+    assert [n for n, _, _ in learned] == [weight for _, weight, _ in learned] == [100, 200, 300, 400, 500]
+    assert not np.array_equal(learned[0][2], learned[1][2])
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_in_a_model_and_a_checkpoint_from_which_the_rest_is_as_witho
     assert_equal_models(again, untouched)
 
 
-@pytest.mark.parametrize("where", ["_refresh", "_learn"])
+@pytest.mark.parametrize("where", ["refresh", "accumulate"])
 def test_ctrl_c_in_the_middle_of_something_counts_no_sample_twice(tmp_path, monkeypatch, where):
     X, y = numbers()
     items = batches(X, y)
@@ -306,11 +306,11 @@ def test_going_on_at_the_end_changes_nothing(tmp_path):
     first, second = TraceNormRegressor(alpha=0.03), TraceNormRegressor(alpha=0.03)
     options = {"refresh_samples": 500, "checkpoint": tmp_path}
     one = stream(batches(X, y), first, **options)
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    before = contents(tmp_path)
     two = stream(batches(X, y), second, resume=True, **options)
     assert_equal_models(first, second)
     assert one.curve == two.curve
-    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before == contents(tmp_path)
 
 
 def test_a_source_shorter_than_what_was_learned_is_refused(tmp_path):
@@ -371,7 +371,7 @@ def test_when_all_are_damaged_nothing_is_started(tmp_path):
     X, y = numbers()
     options = {"refresh_samples": 100, "checkpoint": tmp_path, "checkpoint_seconds": 0}
     stream(batches(X, y), TraceNormRegressor(), **options)
-    for path in tmp_path.iterdir():
+    for path in tmp_path.glob("checkpoint-*"):
         damage(path, "cut off")
     with (
         pytest.warns(UserWarning, match="damaged checkpoint"),
@@ -431,7 +431,19 @@ def without_alpha():
 
 @pytest.mark.parametrize(
     "change",
-    [{"curve": [[]]}, {"ever": [0.0] * 9}, {"n_seen": float("inf")}, {"since": "x"}, {"model": without_alpha()}],
+    [
+        {"curve": [[]]},
+        {"curve": np.zeros(3)},
+        {"curve": np.zeros((2, 4))},
+        {"total": [0.0] * 9},
+        {"total": [float("nan"), 1.0]},
+        {"since_refresh": "x"},
+        {"counts": [float("inf"), 0, 0]},
+        {"counts": [-1, 0, 0]},
+        {"counts": [0, 0]},
+        {"model": without_alpha()},
+        {"model": 3},
+    ],
 )
 def test_a_checkpoint_of_another_state_is_not_used(tmp_path, change):
     X, y = numbers(200)
@@ -451,7 +463,7 @@ def test_a_full_disk_is_one_sentence_and_the_old_checkpoint_is_intact(tmp_path, 
     items = batches(X, y)
     options = {"refresh_samples": 100, "checkpoint": tmp_path, "checkpoint_seconds": 0}
     stream(items, TraceNormRegressor(alpha=0.03), max_samples=300, **options)
-    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    before = contents(tmp_path)
 
     def full(handle):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -461,7 +473,7 @@ def test_a_full_disk_is_one_sentence_and_the_old_checkpoint_is_intact(tmp_path, 
         with pytest.raises(OSError, match=r"^Expected to write .*No space left on device") as failure:
             stream(items, TraceNormRegressor(alpha=0.03), resume=True, **options)
     assert isinstance(failure.value.__cause__, OSError)
-    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+    assert before == contents(tmp_path)
     untouched, again = TraceNormRegressor(alpha=0.03), TraceNormRegressor(alpha=0.03)
     stream(items, untouched, refresh_samples=100)
     stream(items, again, resume=True, **options)
@@ -527,96 +539,33 @@ def test_the_folder_is_free_after_every_end(tmp_path, error):
         )
     except ValueError:
         pass
-    assert not (tmp_path / ".lock").exists()
     assert stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path, resume=True).resumed_from == 500
 
 
-def test_a_lock_ends_with_the_process_that_is_killed(tmp_path):
+def test_the_folder_is_free_once_the_process_that_had_it_is_killed(tmp_path):
+    X, y = numbers(200)
     code = (
-        "import pathlib, sys, time; from tracelearn.streaming.locks import FileLock\n"
-        "print(FileLock(pathlib.Path(sys.argv[1])).acquire(), flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from tracelearn.io.checkpoints import CheckpointFolder\n"
+        "folder = CheckpointFolder(Path(sys.argv[1]), 0.0).__enter__()\n"
+        "print('open', flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    path = tmp_path / "lock"
     with subprocess.Popen(
-        [sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True, env=environment
     ) as other:
-        assert other.stdout.readline() == "True\n"
-        assert not locks.FileLock(path).acquire()
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(ValueError, match=r"^Expected a folder that no other run is using"):
+            stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)
         other.kill()
-    mine = locks.FileLock(path)
-    assert mine.acquire()
-    mine.release()
+    assert stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path).n_samples == 200
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and kill")
-def test_a_lock_ends_with_the_process_that_is_killed_while_its_forked_child_lives(tmp_path):
-    path = tmp_path / "lock"
-    reading, writing = os.pipe()
-    holder = os.fork()
-    if holder == 0:
-        locks.FileLock(path).acquire()
-        child = os.fork()
-        if child == 0:  # lives until the test ends it
-            time.sleep(60)
-            os._exit(0)
-        os.write(writing, f"{child}\n".encode())
-        time.sleep(60)
-        os._exit(0)
-    os.close(writing)
-    with open(reading) as told:
-        child = int(told.readline())
-    try:
-        assert not locks.FileLock(path).acquire()
-        os.kill(holder, signal.SIGKILL)
-        os.waitpid(holder, 0)
-        os.kill(child, 0)  # it lives
-        mine = locks.FileLock(path)
-        assert mine.acquire()
-        mine.release()
-    finally:
-        os.kill(child, signal.SIGKILL)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_cannot_give_the_lock_of_its_parent_away(tmp_path):
-    path = tmp_path / "lock"
-    mine = locks.FileLock(path)
-    assert mine.acquire()
-    child = os.fork()
-    if child == 0:
-        mine.release()
-        os._exit(int(locks.FileLock(path).acquire()))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert path.exists()
-    assert not locks.FileLock(path).acquire()
-    mine.release()
-    assert not path.exists()
-
-
-def test_a_lock_on_a_file_that_its_holder_removed_is_no_lock(tmp_path, monkeypatch):
-    path, lock = tmp_path / "lock", locks._lock
-    first, second = locks.FileLock(path), locks.FileLock(path)
-    assert first.acquire()
-
-    def late(handle):  # the second has opened the file when the first lets it go
-        monkeypatch.setattr(locks, "_lock", lock)
-        first.release()
-        lock(handle)
-
-    monkeypatch.setattr(locks, "_lock", late)
-    assert second.acquire()
-    assert path.exists()
-    assert not locks.FileLock(path).acquire()
-
-
-def test_where_there_are_no_locks_there_is_a_warning(tmp_path, monkeypatch, caplog):
-    def none(handle):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(locks, "_lock", none)
-    assert locks.FileLock(tmp_path / "lock").acquire()
-    assert "cannot be locked" in caplog.text
+def test_without_filelock_a_sentence_names_it(tmp_path, monkeypatch):
+    X, y = numbers(200)
+    monkeypatch.setitem(sys.modules, "filelock", None)
+    with pytest.raises(ImportError, match=r"^This needs filelock, .*pip install 'tracelearn\[stream\]'"):
+        stream(batches(X, y), TraceNormRegressor(), checkpoint=tmp_path)
+    assert stream(batches(X, y), TraceNormRegressor()).n_samples == 200
 
 
 # --- kill -9 -------------------------------------------------------------------------------------------------------------
@@ -691,7 +640,7 @@ def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
     killed, untouched = (load(tmp_path / name / "model") for name in ("killed", "untouched"))
     assert_equal_models(killed, untouched)
     assert names(tmp_path / "killed")[-2:] == ["model", "n_seen"]
-    assert not list((tmp_path / "killed").glob(".*"))
+    assert not list((tmp_path / "killed").glob(".*.tmp"))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links and pipes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ COLOURS = {"adm": "#0072b2", "dr": "#d55e00", "ours": "#009e73", "ink": "#1b1f25
 _MARKERS = {"adm": "o", "dr": "s", "ours": "D"}
 _DASHES: dict[str, Any] = {"batch": "solid", "online": (0, (5, 2)), "minibatch": (0, (1, 1.4))}
 _DOTS = (0, (1, 3))
+_WIDE, _NARROW = (7.6, 4.7), (4.1, 4.9)  # inches
 # A ring and a dot, so that both are seen where the best point is the last.
 _RING: dict[str, Any] = {"markersize": 9.5, "markerfacecolor": "none", "markeredgewidth": 1.4}
 _INKED = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
@@ -47,13 +49,16 @@ def _curves(axes: Any, results: Results, key: str, reference: str, label: str) -
     """Draw one curve for each algorithm; return the numbers that were drawn."""
     drawn = []
     for name, curve in results["algorithms"].items():
-        inner, feed = ("ours", "batch") if name == OURS else (ALGORITHMS[name].inner, ALGORITHMS[name].feed)
-        colour, best = COLOURS[inner], curve["mse"].index(curve["best_mse"])
-        looks: dict[str, Any] = {"linestyle": _DASHES[feed], "linewidth": 2.4 if name == OURS else 1.7}
-        axes.plot(curve["seconds"], curve[key], color=colour, label=name, **looks)
+        if name == OURS:
+            solver, dashes, width = "ours", _DASHES["batch"], 2.4
+        else:
+            solver, dashes, width = ALGORITHMS[name].inner, _DASHES[ALGORITHMS[name].feed], 1.7
+        colour = COLOURS[solver]
+        axes.plot(curve["seconds"], curve[key], color=colour, label=name, linestyle=dashes, linewidth=width)
+        best = curve["mse"].index(curve["best_mse"])
         for point, size in ((-1, {"markersize": 5}), (best, _RING)):
             place = [curve["seconds"][point]], [curve[key][point]]
-            axes.plot(*place, color=colour, marker=_MARKERS[inner], linestyle="none", zorder=4, **size)
+            axes.plot(*place, color=colour, marker=_MARKERS[solver], linestyle="none", zorder=4, **size)
         drawn.append(curve[key])
     axes.set(xscale="log", xlabel="learning time in seconds", ylabel=label)
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
@@ -106,54 +111,83 @@ def _minibatch(axes: Any, results: Results) -> None:
         axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
-# File name (without ending), what draws it, and the part of the results without which there is nothing to draw.
-FIGURES: dict[str, tuple[Callable[[Any, Results], None], str]] = {
-    "figure_a": (_error, "algorithms"),
-    "figure_b": (_accuracy, "algorithms"),
-    "figure_minibatch": (_minibatch, "minibatch"),
+@dataclass(frozen=True)
+class Drawing:
+    """What draws a figure, and the entry of the results without which there is nothing to draw."""
+
+    draw: Callable[[Any, Results], None]
+    needs: str
+
+    @property
+    def shows_curves(self) -> bool:
+        """Whether the figure has a curve for each algorithm."""
+        return self.needs == "algorithms"
+
+
+FIGURES = {
+    "figure_a": Drawing(_error, "algorithms"),
+    "figure_b": Drawing(_accuracy, "algorithms"),
+    "figure_minibatch": Drawing(_minibatch, "minibatch"),
 }
 
 
-def _render(kind: str, results: Results, size: tuple[float, float], ending: str, **options: Any) -> bytes:
-    """Draw a figure of so many inches for a file of an ending; the options are those of matplotlib's ``savefig``."""
-    (function, part), narrow = FIGURES[kind], size[0] < 5
+def _legend_columns(drawing: Drawing, *, narrow: bool) -> int:
+    if not narrow:
+        return 3
+    return 2 if drawing.shows_curves else 1
+
+
+def _add_legend(figure: Figure, axes: Any, drawing: Drawing, *, narrow: bool) -> None:
+    """Name the curves below the figure, and what rings and dots on them mean."""
+    handles, labels = axes.get_legend_handles_labels()
+    if drawing.shows_curves:
+        dot = {"color": COLOURS["ink"], "marker": "o", "linestyle": "none"}
+        handles += [Line2D([], [], **dot, **_RING), Line2D([], [], **dot, markersize=5)]
+        labels += ["lowest error", "last point"]
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=_legend_columns(drawing, narrow=narrow),
+        frameon=False,
+        handlelength=2.4,
+        columnspacing=1.0,
+        fontsize="x-small" if narrow else "small",
+    )
+
+
+def _render(kind: str, results: Results, ending: str, *, narrow: bool = False, **options: Any) -> bytes:
+    """Draw a figure for a file of an ending; the options are those of matplotlib's ``savefig``."""
+    drawing = FIGURES[kind]
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=_NARROW if narrow else _WIDE, layout="constrained")
         axes = figure.add_subplot()
-        function(axes, results)
+        drawing.draw(axes, results)
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color=COLOURS["rule"], linewidth=0.8)
         axes.set_axisbelow(True)
-        handles, labels = axes.get_legend_handles_labels()
-        if part == "algorithms":
-            dot = {"color": COLOURS["ink"], "marker": "o", "linestyle": "none"}
-            handles += [Line2D([], [], **dot, **_RING), Line2D([], [], **dot, markersize=5)]
-            labels += ["lowest error", "last point"]
-        looks = {"handlelength": 2.4, "columnspacing": 1.0, "fontsize": "x-small" if narrow else "small"}
-        columns = 3 if not narrow else 2 if part == "algorithms" else 1
-        figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **looks)
-        drawing = io.BytesIO()
-        figure.savefig(drawing, format=ending, **options)
-        return drawing.getvalue()
+        _add_legend(figure, axes, drawing, narrow=narrow)
+        file = io.BytesIO()
+        figure.savefig(file, format=ending, **options)
+    return file.getvalue()
 
 
 def available(results: Results) -> list[str]:
     """List the figures for which the results are there."""
-    return [kind for kind, (_, part) in FIGURES.items() if results.get(part)]
+    return [kind for kind, drawing in FIGURES.items() if results.get(drawing.needs)]
 
 
 def draw(results: Results, out: Path) -> list[Path]:
     """Draw every figure for which the results are there, as PNG; return the files."""
     files = {kind: out / f"{kind}.png" for kind in available(results)}
     for kind, file in files.items():
-        write_whole(file, _render(kind, results, (7.6, 4.7), "png", dpi=200, facecolor="white"))
+        write_whole(file, _render(kind, results, "png", dpi=200, facecolor="white"))
     return list(files.values())
 
 
 def svg(kind: str, results: Results, *, narrow: bool = False) -> str:
     """Draw a figure as SVG to put into a page: no addresses, unique names, colours from the page's variables."""
-    size = (4.1, 4.9) if narrow else (7.6, 4.7)
-    text = _render(kind, results, size, "svg", transparent=True, metadata={"Date": None}).decode()
+    text = _render(kind, results, "svg", narrow=narrow, transparent=True, metadata={"Date": None}).decode()
     # Two drawings on one page must not share names: the first would lend its clips and markers to the second.
     prefix = f"{kind}-{'narrow' if narrow else 'wide'}-"
     changes = {

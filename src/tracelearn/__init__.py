@@ -20,14 +20,14 @@ if TYPE_CHECKING:
         TensorStandardScaler,
         Views,
     )
-    from tracelearn.files.content import trusted_types
-    from tracelearn.files.models import load, save
-    from tracelearn.files.onnx import to_onnx
-    from tracelearn.io import open_source
+    from tracelearn.io.model_content import trusted_types
+    from tracelearn.io.models import load, save
+    from tracelearn.io.onnx import to_onnx
+    from tracelearn.io.opening import open_source
+    from tracelearn.io.streams import StreamReport, stream
     from tracelearn.moments import Moments
     from tracelearn.penalties import L1, GroupL2, Nuclear, tensor_trace_norm
     from tracelearn.search import TensorClassifier, TensorRegressor, TraceNormClassifierCV, TraceNormRegressorCV
-    from tracelearn.streaming.run import StreamReport, stream
 
 __all__ = [
     "L1",
@@ -75,14 +75,14 @@ _MODULES = {
         "TensorStandardScaler",
         "Views",
     ),
-    "files.content": ("trusted_types",),
-    "files.models": ("load", "save"),
-    "files.onnx": ("to_onnx",),
+    "io.onnx": ("to_onnx",),
+    "io.model_content": ("trusted_types",),
+    "io.models": ("load", "save"),
+    "io.streams": ("StreamReport", "stream"),
     "moments": ("Moments",),
     "penalties": ("GroupL2", "L1", "Nuclear", "tensor_trace_norm"),
-    "io": ("open_source",),
+    "io.opening": ("open_source",),
     "search": ("TensorClassifier", "TensorRegressor", "TraceNormClassifierCV", "TraceNormRegressorCV"),
-    "streaming.run": ("StreamReport", "stream"),
 }
 
 

@@ -209,8 +209,8 @@ class SquaredError(Loss):
 
     def intercept(self, total: Total, start: Array) -> Array:
         """Take the mean residual."""
-        found: Array = total(lambda y, z, share: share @ (y - z))
-        return found
+        residual: Array = total(lambda y, z, share: share @ (y - z))
+        return residual
 
 
 @dataclass(frozen=True)
@@ -369,8 +369,8 @@ class Multinomial(Loss):
 
     def intercept(self, total: Total, start: Array) -> Array:
         """Match mean probabilities and class shares; intercepts sum to zero."""
-        b, found = self._matched(total, start)
-        if found:
+        b, is_matched = self._matched(total, start)
+        if is_matched:
             return b
         # Where nearly all probabilities are zero or one no step sees far. Divided by their size, scores are tame; the
         # intercepts of softer ones lead to those of harder ones.
@@ -413,12 +413,12 @@ class Multinomial(Loss):
             # raises the loss, since the logarithm is concave.
             scaling = xp.log((positive_part(probability - mean) + tiny) / (probability + tiny))
             for step in (newton, 0.25 * newton, scaling):
-                trial, left, *rest = state(b + step)
-                if left < 0.5 * error or trial < value - 0.1 * abs(float(mean @ step)):
+                trial, trial_error, *trial_means = state(b + step)
+                if trial_error < 0.5 * error or trial < value - 0.1 * abs(float(mean @ step)):
                     break
-            if trial >= value and left >= error:
+            if trial >= value and trial_error >= error:
                 break
-            b, value, error, (mean, products) = b + step, trial, left, rest
+            b, value, error, (mean, products) = b + step, trial, trial_error, trial_means
         return b - xp.mean(b), error <= max(_NEARLY, _ROUNDING * eps)
 
 

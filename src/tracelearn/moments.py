@@ -508,25 +508,15 @@ class Accumulator:
         total = float(x.shape[0]) if weight is None else float(xp.sum(xp.astype(weight, wide)))
         if total == 0.0:
             return
-        merged, is_heavy, is_first = self.weight + total, self.single or total > self.weight, self.weight == 0.0
-        kind = {"dtype": wide, "device": device(x)}
-        share = xp.ones(x.shape[0], **kind) if weight is None else xp.astype(weight, wide)
-        shifted = []  # weighted rows, and the step to the block's own mean
-        for use, values, mean in (("x", x, self.x_mean), ("y", y, self.y_mean)):
-            shift = xp.astype(values[0, :], wide) if is_first else mean
-            if is_numpy_array(values):
-                if use not in self._buffers or len(self._buffers[use]) < len(values):
-                    self._buffers[use] = np.empty(values.shape, wide)
-                rows = np.subtract(values, shift, out=self._buffers[use][: len(values)])
-            else:
-                rows = values - shift
-            rest = (share @ rows) / total
-            if is_heavy:  # two subtractions, the second of little, keep the digits that one would lose
-                rows -= rest
-            if weight is not None:
-                rows *= xp.sqrt(share)[:, None]
-            shifted.append((rows, shift + rest - mean if is_first else rest))
-        (rows, x_step), (y_rows, y_step) = shifted
+        merged = self.weight + total
+        is_heavy = self.single or total > self.weight
+        share = xp.ones(x.shape[0], dtype=wide, device=device(x)) if weight is None else xp.astype(weight, wide)
+        rows, x_step = self._shifted("x", x, self.x_mean, share, total, centre=is_heavy)
+        y_rows, y_step = self._shifted("y", y, self.y_mean, share, total, centre=is_heavy)
+        if weight is not None:
+            roots = xp.sqrt(share)[:, None]
+            rows *= roots
+            y_rows *= roots
         factor = (self.weight if is_heavy else -total) / merged * total  # Chan's, or what it leaves of the step
         self._grow(to_single(rows) if self.single else rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
@@ -541,6 +531,26 @@ class Accumulator:
         self.x_mean = self.x_mean + total / merged * x_step
         self.y_mean = self.y_mean + total / merged * y_step
         self.weight = merged
+
+    def _shifted(
+        self, buffer: str, values: Array, mean: Array, share: Array, total: float, *, centre: bool
+    ) -> tuple[Array, Array]:
+        """Subtract the mean of all before from the rows of a block, or with ``centre`` its own; return also the step to its own.
+
+        The first block has none before it: it is seen about its first row.
+        """
+        xp, is_first = array_namespace(values), self.weight == 0.0
+        shift = xp.astype(values[0, :], mean.dtype) if is_first else mean
+        if is_numpy_array(values):
+            if buffer not in self._buffers or len(self._buffers[buffer]) < len(values):
+                self._buffers[buffer] = np.empty(values.shape, mean.dtype)
+            rows = np.subtract(values, shift, out=self._buffers[buffer][: len(values)])
+        else:
+            rows = values - shift
+        step = (share @ rows) / total
+        if centre:  # two subtractions, the second of little, keep the digits that one would lose
+            rows -= step
+        return rows, shift + step - mean if is_first else step
 
     def _add_sparse(self, X: Any, y: Array, sample_weight: Array | None) -> Accumulator:
         """Add sparse rows without filling in their zeros, where that is faster and loses no digits."""

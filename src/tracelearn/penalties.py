@@ -196,7 +196,14 @@ class Atom:
 
 @dataclass(frozen=True)
 class Nuclear(Atom):
-    """The trace norm of the unfolding of one mode, the sum of its singular values: low rank in that mode."""
+    """The trace norm of the unfolding of one mode, the sum of its singular values: low rank in that mode.
+
+    Examples
+    --------
+    >>> from tracelearn import Nuclear
+    >>> 0.5 * Nuclear(0) + 0.5 * Nuclear(1)
+    Overlap(terms=((0.5, Nuclear(mode=0)), (0.5, Nuclear(mode=1))))
+    """
 
     name: ClassVar[str] = "nuclear"
     is_transposable: ClassVar[bool] = True
@@ -236,7 +243,18 @@ class Nuclear(Atom):
 
 @dataclass(frozen=True)
 class L1(Atom):
-    """The sum of the absolute values of all entries: few entries that are not zero."""
+    """The sum of the absolute values of all entries: few entries that are not zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import L1, TraceNormRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 4, 3))
+    >>> model = TraceNormRegressor(alpha=0.5, penalty=L1()).fit(X, X[:, 1, 2])
+    >>> int(np.sum(model.coef_ != 0))
+    1
+    """
 
     name: ClassVar[str] = "l1"
 
@@ -258,7 +276,18 @@ class L1(Atom):
 
 @dataclass(frozen=True)
 class GroupL2(Atom):
-    """The sum of the lengths of the slices of one mode: whole channels, times or frequencies that are zero."""
+    """The sum of the lengths of the slices of one mode: whole channels, times or frequencies that are zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import GroupL2, TraceNormRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 4, 3))
+    >>> model = TraceNormRegressor(alpha=0.5, penalty=GroupL2(0)).fit(X, X[:, 1].sum(axis=1))
+    >>> np.flatnonzero(np.any(model.coef_ != 0, axis=1))
+    array([1])
+    """
 
     name: ClassVar[str] = "group_l2"
     mode: int = 0

@@ -97,9 +97,11 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
     square = X @ X
     size = np.sqrt(np.sqrt(np.sum(square**2, axis=(-2, -1), keepdims=True)))  # at least the largest |x - 1|
     size = np.maximum(size, 1.0)
-    X, square, most = X / size, square / size**2, float(np.max(size))
+    X = X / size
+    square = square / size**2
+    largest = float(np.max(size))
     sign = X
-    for a, b in _cubics(0.02 / most):
+    for a, b in _cubics(0.02 / largest):
         square *= -b
         square[..., d, d] += a
         sign = sign @ square
@@ -107,15 +109,15 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
     root = (0.5 * size / (1.0 + size)) * (X + X @ sign)
     root[..., d, d] += 1.0 / (1.0 + size[..., 0])  # H over its bound; from here on to its root, and the inverse of that
     inverse = None
-    for a, b in _cubics((1.0 + most) ** -0.5):
+    for a, b in _cubics((1.0 + largest) ** -0.5):
         step = -b * (root if inverse is None else inverse @ root)
         step[..., d, d] += a
         inverse, root = step if inverse is None else step @ inverse, root @ step
     keep = inverse * -((1.0 + size) ** -0.5)
     keep[..., d, d] += 1.0
     # Where all singular values are below the level, what is left is exactly zero.
-    some = np.sum(sign[..., d, d], axis=-1) > 1.0 - len(d)
-    return (keep * some[..., None, None]) @ M
+    is_above = np.sum(sign[..., d, d], axis=-1) > 1.0 - len(d)
+    return (keep * is_above[..., None, None]) @ M
 
 
 def _cubics(least: float) -> Iterator[tuple[float, float]]:
@@ -255,15 +257,15 @@ def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
     xp = array_namespace(variance)
     v = xp.reshape(variance, tuple(shape))
     total = xp.mean(v)
-    found = xp.ones_like(v)
+    squares = xp.ones_like(v)
     for mode, size in enumerate(shape):
         others = tuple(m for m in range(len(shape)) if m != mode)
         share = xp.mean(v, axis=others) if others else v
         share = share / xp.where(total > 0, total, xp.ones_like(total))
         # A millionth of the usual scale is noise of a sensor that was off: dividing by it would make it loud.
         share = xp.where(share > 1e-12, share, xp.ones_like(share))
-        found = found * xp.reshape(share, tuple(size if m == mode else 1 for m in range(len(shape))))
-    return xp.reshape(xp.sqrt(found), (-1,))
+        squares = squares * xp.reshape(share, tuple(size if m == mode else 1 for m in range(len(shape))))
+    return xp.reshape(xp.sqrt(squares), (-1,))
 
 
 # --- systems and threads ----------------------------------------------------------------------------------------------
@@ -275,13 +277,13 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     For a small matrix it multiplies with the inverse of the factor. Elsewhere than on a processor many small products wait for
     each other, and so do the rows of an inverse.
     """
-    xp, p, here = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
+    xp, p, is_numpy = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
     for is_lifted in (False, True):
         if is_lifted:  # positive definite but for rounding: lift the spectrum by what that is worth
             largest = float(xp.max(xp.abs(xp.linalg.diagonal(matrix) + shift)))
             shift += 10 * p * float(xp.finfo(matrix.dtype).eps) * largest
         try:
-            if here:
+            if is_numpy:
                 # One copy: large ones are most of the memory of a fit. Rows of a multiple of 4,096 bytes share cache lines,
                 # and eight more columns halve the time.
                 size = p + 8 if p % 512 == 0 else p
@@ -297,7 +299,7 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
             break
     else:
         raise np.linalg.LinAlgError("matrix is not positive definite")
-    if p > (2 * _BLOCK if here else _LARGE):
+    if p > (2 * _BLOCK if is_numpy else _LARGE):
         return _Substitution(L).solve
     inverse = _invert_lower(L)
     return lambda rows: _times_inverse(inverse, rows)
@@ -321,13 +323,13 @@ class _Substitution:
     def solve(self, rows: Array) -> Array:
         """Solve ``L L' w = r`` for every row r."""
         self._solves += 1
-        L, here = self._L, isinstance(self._L, np.ndarray)
-        if self._inverse is None and here and self._solves > 100:
+        L, is_numpy = self._L, isinstance(self._L, np.ndarray)
+        if self._inverse is None and is_numpy and self._solves > 100:
             self._inverse = _invert_lower(L)
         if self._inverse is not None:
             return _times_inverse(self._inverse, rows)
         if not self._blocks:
-            size, step, inv = L.shape[0], _BLOCK if here else _LARGE_BLOCK, array_namespace(rows).linalg.inv
+            size, step, inv = L.shape[0], _BLOCK if is_numpy else _LARGE_BLOCK, array_namespace(rows).linalg.inv
             parts = [slice(start, min(start + step, size)) for start in range(0, size, step)]
             self._blocks = [(part, inv(L[part, part])) for part in parts]
         W = array_namespace(rows).zeros_like(rows)

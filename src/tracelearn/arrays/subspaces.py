@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,10 +19,10 @@ class Subspaces:
     --------
     >>> import numpy as np
     >>> from tracelearn.arrays.subspaces import Subspaces
-    >>> found = Subspaces((np.eye(3)[:, :1], np.eye(4)[:, :2]))
-    >>> found.project(np.arange(12.0)[None])
+    >>> subspaces = Subspaces((np.eye(3)[:, :1], np.eye(4)[:, :2]))
+    >>> subspaces.project(np.arange(12.0)[None])
     array([[0., 1.]])
-    >>> found.lift(np.array([[5.0, 7.0]])).reshape(3, 4)
+    >>> subspaces.lift(np.array([[5.0, 7.0]])).reshape(3, 4)
     array([[5., 7., 0., 0.],
            [0., 0., 0., 0.],
            [0., 0., 0., 0.]])
@@ -54,8 +53,8 @@ class Subspaces:
         """Keep the smallest subspaces that contain the tensors of some cores (m, r1 ... rN)."""
         xp = array_namespace(cores)
         T = xp.reshape(cores, (-1, *self.core_shape))
-        found = [leading(fibres(T, mode)) for mode in range(len(self.bases))]
-        return Subspaces(tuple(basis @ own for basis, own in zip(self.bases, found, strict=True)))
+        directions = [leading(fibres(T, mode)) for mode in range(len(self.bases))]
+        return Subspaces(tuple(basis @ inner for basis, inner in zip(self.bases, directions, strict=True)))
 
     def widened(self, rows: Array, *, size: int, least: int) -> Subspaces:
         """Add to every mode the directions in which tensors (m, p) leave the subspaces most.
@@ -66,19 +65,26 @@ class Subspaces:
         T = xp.reshape(rows, (-1, *self.shape))
         # Relative to the tensors themselves: what is left of those inside is rounding.
         length = xp.sqrt(xp.sum(rows**2))
-        new = []
+        directions = []
         for mode, basis in enumerate(self.bases):
             M = fibres(T, mode)
-            new.append(leading(M - basis @ (xp.matrix_transpose(basis) @ M), length))
+            directions.append(leading(M - basis @ (xp.matrix_transpose(basis) @ M), length))
 
-        def counts(most: int) -> list[int]:
-            return [min(most, int(more.shape[1])) for more in new]
+        def counts(limit: int) -> list[int]:
+            """Count the directions of each mode, at most so many."""
+            return [min(limit, int(added.shape[1])) for added in directions]
 
-        most, ranks = least, self.core_shape
-        while most < max(self.shape) and math.prod(map(operator.add, ranks, counts(most + 1))) <= size:
-            most += 1
-        parts = zip(self.bases, new, counts(most), strict=True)
-        return Subspaces(tuple(xp.linalg.qr(xp.concat([old, more[:, :n]], axis=1))[0] for old, more, n in parts))
+        def core_size(limit: int) -> int:
+            """Count the numbers of a core with so many directions more for each mode."""
+            return math.prod(rank + count for rank, count in zip(self.core_shape, counts(limit), strict=True))
+
+        limit = least
+        while limit < max(self.shape) and core_size(limit + 1) <= size:
+            limit += 1
+        bases = []
+        for basis, added, count in zip(self.bases, directions, counts(limit), strict=True):
+            bases.append(xp.linalg.qr(xp.concat([basis, added[:, :count]], axis=1))[0])
+        return Subspaces(tuple(bases))
 
 
 def fibres(T: Array, mode: int) -> Array:
@@ -94,8 +100,8 @@ def leading(M: Array, length: Array | None = None) -> Array:
     """
     xp = array_namespace(M)
     U, sigma, _ = xp.linalg.svd(M, full_matrices=False)
-    kept = int(xp.sum(xp.astype(sigma > 1e-10 * (sigma[0] if length is None else length), xp.int64)))
-    return U[:, :kept]
+    rank = int(xp.sum(xp.astype(sigma > 1e-10 * (sigma[0] if length is None else length), xp.int64)))
+    return U[:, :rank]
 
 
 def _products(rows: Array, shape: tuple[int, ...], matrices: Sequence[Array]) -> Array:

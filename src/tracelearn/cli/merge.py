@@ -20,33 +20,41 @@ _CHOSEN = ("alpha", "ridge", "scaling", "mode_weights", "target_mode")
 
 
 def _read(path: Path) -> tuple[Any, bool]:
-    """Read a model or moments; of a search by cross-validation the model that was found, and that it was one."""
+    """Read a model or moments; of a search by cross-validation the model that it chose, and that it was one."""
     thing = load_file(path)
     refuse(
-        getattr(thing, "features_", None) is not None,
-        f"Expected models of samples as they are, got one of the view {getattr(thing, 'view_', '')!r} in {path}: views that were "
-        "learned from other samples do not add up, so fit with --views raw.",
+        hasattr(thing, "views_"),
+        f"Expected models of samples as they are, got a search over views in {path}: views that were learned from other samples "
+        "do not add up, so fit with a number as --alpha.",
     )
-    return getattr(thing, "best_estimator_", thing), hasattr(thing, "best_estimator_")
+    return thing, hasattr(thing, "cv_results_")
 
 
-def _combined(first: Any, other: Any, at: tuple[Path, Path], ignored: tuple[str, ...], *, minus: bool) -> Any:
-    """Add to the first what another file holds, or remove it; moments go into anything, models into their like."""
-    from tracelearn.streaming.checkpoints import first_difference
+def _merge(merged: Any, part: Any, *, remove: bool) -> Any:
+    """Add moments or a model to what was merged before, or remove them."""
+    if isinstance(merged, tracelearn.Moments):
+        return merged - part if remove else merged + part
+    return merged.unmerge(part) if remove else merged.merge(part)
 
-    is_moments = isinstance(other, tracelearn.Moments)
-    if isinstance(first, tracelearn.Moments):
-        refuse(not is_moments, f"Expected moments, as in the first file, got a model in {at[1]}: name a model first.")
-        return first - other if minus else first + other
+
+def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path], ignored: tuple[str, ...]) -> None:
+    """Refuse what does not merge: moments go into anything, models into models of their class and parameters."""
+    from tracelearn.io.checkpoints import differing_parameter
+
+    is_moments = isinstance(part, tracelearn.Moments)
+    if isinstance(merged, tracelearn.Moments):
+        refuse(
+            not is_moments, f"Expected moments, as in the first file, got a model in {paths[1]}: name a model first."
+        )
+        return
     refuse(
-        not hasattr(first, "merge"),
-        f"Expected models that merge, or moments, got a {type(first).__name__} in {at[0]}: use TraceNormRegressor or "
+        not hasattr(merged, "merge"),
+        f"Expected models that merge, or moments, got a {type(merged).__name__} in {paths[0]}: use TraceNormRegressor or "
         "TraceNormClassifier with the squared loss.",
     )
     if not is_moments:
-        name = first_difference(first, other, ignored) if type(first) is type(other) else "class"
-        refuse(name, f"Expected models with equal parameters, got another {name} in {at[1]}: merge like with like.")
-    return first._without(other) if minus else first.merge(other)
+        name = differing_parameter(merged, part, ignored) if type(merged) is type(part) else "class"
+        refuse(name, f"Expected models with equal parameters, got another {name} in {paths[1]}: merge like with like.")
 
 
 def merge_command(
@@ -63,11 +71,12 @@ def merge_command(
     """
     check_out(out, "result", force=force, inputs=(*parts, *(minus or ())))
     merged, is_chosen = _read(parts[0])
-    for number, path in enumerate([*parts[1:], *(minus or ())], start=1):
-        other, other_chosen = _read(path)
-        ignored = _CHOSEN if is_chosen or other_chosen else ()
+    removals = minus or []
+    for path, remove in [*((path, False) for path in parts[1:]), *((path, True) for path in removals)]:
+        part, part_is_chosen = _read(path)
+        _check_alike(merged, part, (parts[0], path), _CHOSEN if is_chosen or part_is_chosen else ())
         with telling(f"the merge with {path}"):
-            merged = _combined(merged, other, (parts[0], path), ignored, minus=number >= len(parts))
+            merged = _merge(merged, part, remove=remove)
     moments = getattr(merged, "moments_", merged)
     refuse(
         not hasattr(moments, "weight"),

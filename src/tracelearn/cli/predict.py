@@ -187,7 +187,7 @@ def predict_command(
     check_out(out, "predictions", force=force, inputs=(model, *given.files))
     check_file(model)
     source, known, loaded = given.open(), given.read_confounds(), load_to_predict(model)
-    from tracelearn.files.models import write_atomically
+    from tracelearn.io.writing import write_atomically
 
     with Bar(quiet=quiet) as bar:
         found = predict_all(loaded, source, bar, proba=proba, confounds=known)

@@ -24,7 +24,7 @@ import tracelearn
 from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import as_option, printable
 from tracelearn.errors import InputError, refuse
-from tracelearn.files.header import read_header
+from tracelearn.io.model_header import read_header
 from tracelearn.io.places import place_of
 
 __all__ = [
@@ -151,7 +151,7 @@ def check_out(
 
 def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
-    from tracelearn.files.models import write_atomically
+    from tracelearn.io.writing import write_atomically
     from tracelearn.report.page import render
 
     page = render(
@@ -283,8 +283,6 @@ def _values(text: str) -> NDArray[Any]:
 def name_modes(model: Any, modes: Any) -> None:
     """Let a fitted model know what the modes of its samples are called."""
     model.modes_ = modes
-    if getattr(model, "features_", model) is None:
-        model.best_estimator_.modes_ = modes
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -395,6 +393,10 @@ def _reading(
         str | None,
         typer.Option(help="Columns of a table to leave out, such as id,age; all others are inputs of the model."),
     ] = None,
+    sample: Annotated[
+        str | None, typer.Option(help="For a table with one reading in each row: the column that names the sample.")
+    ] = None,
+    time: Annotated[str | None, typer.Option(help="With --sample: the column that counts time.")] = None,
     mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
     flat: Annotated[
         bool, typer.Option("--flat", help="The voxels of the mask as a vector, not the box around it.")
@@ -403,7 +405,15 @@ def _reading(
     """Gather what is said about the file of the samples."""
     ignored = () if ignore is None else tuple(name.strip() for name in ignore.split(","))
     shape = _read_shape(tensor_shape)
-    return {"tensor_shape": shape, "sample_axis": sample_axis, "ignore": ignored, "mask": mask, "flat": flat}
+    return {
+        "tensor_shape": shape,
+        "sample_axis": sample_axis,
+        "ignore": ignored,
+        "sample": sample,
+        "time": time,
+        "mask": mask,
+        "flat": flat,
+    }
 
 
 def reads_samples(command: Callable[..., None]) -> Callable[..., None]:

@@ -22,6 +22,7 @@ from tracelearn.cli.shared import (
     as_text,
     check_apart,
     check_out,
+    echo,
     missing_targets,
     reads_samples,
 )
@@ -35,13 +36,13 @@ _FIGURES = (".png", ".svg", ".pdf")
 
 
 def _batches_of(source: Any, batch: int) -> Callable[[int], Iterator[tuple[Any, Any, Any]]]:
-    """Make of a source a function from the first sample wanted to batches."""
+    """Make a function that begins a source at any sample, and yields batches of a size."""
 
     def batches(start: int) -> Iterator[tuple[Any, Any, Any]]:
         for X, y, weight in source.batches(start):
             for first in range(0, len(X), batch):
-                part = slice(first, first + batch)
-                yield X[part], as_text(np.asarray(y[part])), None if weight is None else weight[part]
+                rows = slice(first, first + batch)
+                yield X[rows], as_text(np.asarray(y[rows])), None if weight is None else weight[rows]
 
     return batches
 
@@ -53,10 +54,10 @@ def _task_of(source: Any, task: str, data: str) -> str:
     y, _ = next(source.targets(), (None, None))
     if y is None:
         raise missing_targets(data)
-    found = find_task(np.asarray(y), task)
-    if found.is_classification:
+    chosen = find_task(np.asarray(y), task)
+    if chosen.is_classification:
         check_labels(np.asarray(y))
-    return found.name
+    return chosen.name
 
 
 @reads_samples
@@ -73,6 +74,9 @@ def stream_command(
         int | None, typer.Option(help="Solve again after so many samples.", show_default="1000")
     ] = None,
     refresh_seconds: Annotated[float | None, typer.Option(help="Solve again after so many seconds.")] = None,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(help="Write a checkpoint at a refresh if the last is so old.", min=0.0)
+    ] = 30.0,
     batch: Annotated[int, typer.Option(help="Samples that are learned at once.", min=1)] = 100,
     max_samples: Annotated[int | None, typer.Option(help="Stop after so many samples.")] = None,
     out: Annotated[Path | None, typer.Option(help="File for the model.")] = None,
@@ -90,18 +94,23 @@ def stream_command(
     """
     if figure is not None:
         check_installed("matplotlib", "plot")
-    given = Input(data, samples, target, reading)
-    check_apart(checkpoint, "checkpoints", "--checkpoint", given.files)
-    check_out(out, "model", force=force, inputs=given.files)
-    check_out(figure, "figure", force=force, option="--figure", inputs=(*given.files, out))
+    check_installed("filelock", "stream")
+    inputs = Input(data, samples, target, reading)
+    check_apart(checkpoint, "checkpoints", "--checkpoint", inputs.files)
+    check_out(out, "model", force=force, inputs=inputs.files)
+    check_out(figure, "figure", force=force, option="--figure", inputs=(*inputs.files, out))
     refuse(
         figure is not None and figure.suffix.lower() not in _FIGURES,
         f"Expected a figure that ends in {', '.join(_FIGURES)}, got {figure}: name it so.",
     )
-    source = given.open()
+    source = inputs.open()
     chosen = _task_of(source, task, data)
     kind = tracelearn.TraceNormClassifier if chosen == "classification" else tracelearn.TraceNormRegressor
     model, console = kind(alpha=alpha, forgetting=forgetting), Console(quiet=quiet)
+    from tracelearn.io.checkpoints import checkpoints_in  # what computes is imported where all else is checked
+
+    if resume and not quiet and not checkpoints_in(checkpoint):
+        echo(f"no checkpoint in {checkpoint}: starting from the first sample")
     total = min((count for count in (source.n_samples, max_samples) if count is not None), default=None)
     with telling("the stream"), progress.stream_view(console, chosen, _MEASURES[chosen], total) as view:
         report = tracelearn.stream(
@@ -110,6 +119,7 @@ def stream_command(
             refresh_samples=refresh_samples,
             refresh_seconds=refresh_seconds,
             checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
             resume=resume,
             max_samples=max_samples,
             on_refresh=view,

@@ -246,9 +246,9 @@ class Convolutions(TensorTransformer):
         n_channels = 1 if self.average else math.prod(shape) // times
         n_dilations, n_thresholds = _OF_ONE_CHANNEL if n_channels == 1 else _OF_SEVERAL_CHANNELS
         # Fewer thresholds come before fewer dilations.
-        most = math.inf if self.n_entries is None else self.n_entries // (len(WAVEFORMS) * n_channels)
-        n_thresholds = int(max(1, min(n_thresholds, most // _OF_SEVERAL_CHANNELS[0])))
-        n_dilations = int(max(1, min(n_dilations, most // n_thresholds)))
+        per_waveform = math.inf if self.n_entries is None else self.n_entries // (len(WAVEFORMS) * n_channels)
+        n_thresholds = int(max(1, min(n_thresholds, per_waveform // _OF_SEVERAL_CHANNELS[0])))
+        n_dilations = int(max(1, min(n_dilations, per_waveform // n_thresholds)))
         if not isinstance(self.dilations, str):
             n_dilations = self.dilations
         if not isinstance(self.thresholds, str):

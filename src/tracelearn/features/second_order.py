@@ -314,8 +314,8 @@ class SecondOrder(TensorTransformer):
         mean_scale = 1.0
         if self.limits_mean:
             variance_of_means = float(np.mean(summary.sums[0][..., 1] / summary.weight / scale**2))
-            most = float(self.mean) * float(np.mean(power / scale**2))
-            mean_scale = math.sqrt(most / variance_of_means) if variance_of_means > most else 1.0
+            limit = float(self.mean) * float(np.mean(power / scale**2))
+            mean_scale = math.sqrt(limit / variance_of_means) if variance_of_means > limit else 1.0
         return Levels(scale[..., None] if self.standardize else None, mean_scale)
 
     def summarise_levels(self, T: Array, weight: Array) -> Summary:

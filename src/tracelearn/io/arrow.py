@@ -28,6 +28,7 @@ def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
 
 @contextmanager
 def _open(place: Place, options: Any) -> Iterator[Any]:
+    """Open either form of such a file."""
     local = isinstance(place, Path)
     with pyarrow.OSFile(str(place)) if local else pyarrow.PythonFile(place.open(), mode="r") as file:
         has_directory = file.read(6) == b"ARROW1"
@@ -38,6 +39,7 @@ def _open(place: Place, options: Any) -> Iterator[Any]:
 
 
 def _batches(place: Place, schema: Any, columns: Sequence[str], start: int, rows: int) -> Iterator[Any]:
+    """Read some columns from a row on."""
     fields = sorted(schema.get_field_index(name) for name in columns)
     with _open(place, pyarrow.ipc.IpcReadOptions(included_fields=fields)) as reader:
         is_file = hasattr(reader, "get_batch")

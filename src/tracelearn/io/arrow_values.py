@@ -37,6 +37,7 @@ def layout(schema: Any, name: Name, first: Any = None) -> tuple[tuple[int, ...],
 
 
 def _layout_of_column(kind: Any, name: str, first: Any = None) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Find the shape and the type of one value; ``first`` are values that tell how long lists are."""
     shape: tuple[int, ...] = ()
     kind_of_column = kind
     if getattr(kind, "extension_name", "") == "arrow.fixed_shape_tensor":
@@ -78,6 +79,7 @@ def to_array(batch: Any, name: Name, shape: tuple[int, ...], dtype: np.dtype[Any
 
 
 def _column_to_array(column: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, row: int) -> NDArray[Any]:
+    """Make an array of a column, after a check that no value is missing."""
     n = len(column)
     axes = tuple(range(len(shape)))
     stored_shape = shape
@@ -108,6 +110,7 @@ def _flattened(lists: Any, shape: tuple[int, ...], name: str, row: int) -> Any:
 
 
 def _numbers(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Make numbers of a flat array of pyarrow."""
     if types.is_decimal(values.type):
         values = values.cast(pyarrow.float64())
     if types.is_dictionary(values.type):
@@ -125,6 +128,7 @@ def _labels(values: Any) -> NDArray[Any]:
 
 
 def _refuse_lengths(lists: Any, size: int, name: str, row: int, width: int) -> None:
+    """Refuse lists of another length than the first, by their row."""
     lengths = pyarrow.compute.list_value_length(lists).to_numpy(zero_copy_only=False)
     differing = np.flatnonzero(lengths != size)
     if differing.size:

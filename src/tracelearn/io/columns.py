@@ -168,6 +168,7 @@ def reshaped(column: Column, shape: Sequence[int], name: str) -> Column:
 
 
 def _read_reshaped(read: Any, shape: tuple[int, ...], start: int, rows: int) -> Iterator[NDArray[Any]]:
+    """Read a column and give its values another shape."""
     return (array.reshape(len(array), *shape) for array in read(start, rows))
 
 
@@ -192,6 +193,7 @@ def side_by_side(
 
 
 def _check_columns(X: Column, y: Column | None, weight: Column | None, name: str) -> None:
+    """Refuse samples that are no numbers or have no entries, and columns of unequal lengths."""
     refuse(
         not X.shape or 0 in X.shape or X.n_rows == 0,
         f"Expected {name} of shape (n_samples, I1, ..., IN) with at least one sample and one entry, got shape "

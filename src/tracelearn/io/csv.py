@@ -73,6 +73,7 @@ def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
 def _batches(
     dialect: _Dialect, types: Mapping[str, Any], columns: Sequence[str], start: int, rows: int
 ) -> Iterator[Any]:
+    """Read record batches from a row on."""
     with dialect.open(pyarrow.csv.open_csv, types, columns) as reader:
         yield from from_row(reader, start)
 

@@ -65,7 +65,7 @@ class DataFile:
 
     def column(self, name: Any, sample_axis: int = 0, **options: Any) -> Column:
         """Open an array of the file, one or several columns of a table, or for ``name=None`` the only array."""
-        title = f"'{self.place}'" if name is None else f"'{name}' of '{self.place}'"
+        title = f"'{name}' of '{self.place}'" if isinstance(name, str) else f"'{self.place}'"
         with one_sentence(self.place):
             if self.format.is_table:
                 column: Column = require("tracelearn.io.tables", self.format.reader).table_column(
@@ -109,10 +109,12 @@ def open_file(path: Any) -> DataFile:
 
 
 def _reader_of(format_: Format) -> Any:
+    """Import the module of a format, or say which extra is missing."""
     return require(f"tracelearn.io.{format_.reader}", format_.reader)
 
 
 def _format_of(place: Place) -> Format | None:
+    """Find the format of a file by its suffix, of a folder by what is in it."""
     by_reader = {format_.reader: format_ for format_ in FORMATS}
     by_suffix = {suffix: format_ for format_ in FORMATS for suffix in format_.suffixes}
     if place.is_file():

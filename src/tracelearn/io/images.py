@@ -50,16 +50,19 @@ def open_array(path: Path, name: str) -> Iterator[Any]:
 
 
 def _table(folder: Path) -> Path:
+    """Name the table of labels, which need not exist."""
     return folder / "metadata.csv"
 
 
 def _column(folder: Path, name: str) -> NDArray[Any]:
+    """Read a column of the table of labels."""
     tables = require("tracelearn.io.tables", "csv")
     values: NDArray[Any] = tables.table_column("csv", _table(folder), name).values(f"'{name}' of '{_table(folder)}'")
     return values.astype(str) if values.dtype.kind == "O" else values
 
 
 def _open_images(path: Path) -> _Images:
+    """Find the images, in the order of the table if there is one, and their size and mode, which are those of the first."""
     files = visible_files(path, IMAGE_SUFFIXES)
     if _table(path).exists():
         present = set(files)

@@ -53,11 +53,13 @@ def open_array(path: Path, name: str) -> Iterator[Any]:
 
 
 def _is_hdf5(path: Path) -> bool:
+    """Tell files of version 7.3 from older ones."""
     with open(path, "rb") as file:
         return file.read(19) == b"MATLAB 7.3 MAT-file"
 
 
 def _check_kind(kind: str, place: str) -> None:
+    """Refuse what is neither numbers nor text."""
     refuse(
         kind not in _NUMBERS and kind != "char",
         f"Expected numbers, or rows of characters, in {place}, got {kind}: convert it in MATLAB, cells of text by char(...), "

@@ -95,6 +95,10 @@ def open_source(
         "Expected sample and time together, the columns that name the sample of a reading and count time, got one of them: "
         "pass both.",
     )
+    refuse(
+        sample is not None and tensor_shape is not None,
+        "Expected tensor_shape=None with sample and time, which give the shape, got a shape: leave it out.",
+    )
     options = {"sample_axis": sample_axis, "mask": mask, "flat": flat or None}
     options = {name: value for name, value in options.items() if value is not None}
     if not isinstance(path, str | os.PathLike):
@@ -166,6 +170,7 @@ def _is_stream_of_rows(X: Any, y: Any) -> bool:
 
 
 def _is_iterable_of_blocks(X: Any) -> bool:
+    """Tell generators, loaders and lists of blocks from arrays, tables and lists of numbers."""
     if isinstance(X, Sequence):
         first = X[0] if len(X) else None
         return isinstance(first, tuple) and len(first) in (2, 3) and getattr(first[0], "ndim", 0) >= 2
@@ -177,6 +182,7 @@ def _is_iterable_of_blocks(X: Any) -> bool:
 
 
 def _refuse_targets(kind: str, y: Any, sample_weight: Any) -> None:
+    """Refuse targets or weights beside samples that bring their own."""
     for value, name in ((y, "y"), (sample_weight, "sample_weight")):
         refuse(
             value is not None,
@@ -186,5 +192,6 @@ def _refuse_targets(kind: str, y: Any, sample_weight: Any) -> None:
 
 
 def _source_of_rows(X: Any, samples: Any, y: Any, weight: Any, **options: Any) -> Source:
+    """Make a source of a table in memory or of a query, with pyarrow."""
     source: Source = require("tracelearn.io.rows", "arrow").source_of_rows(X, samples, y, weight, **options)
     return source

@@ -36,11 +36,13 @@ def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
 
 
 def _open(place: Place, **options: Any) -> Any:
-    # Without this, a whole row group is in memory before its first row comes, and files often have but one.
+    """Open a file so that no more of it is in memory than is asked for."""
+    # By default a whole row group is in memory before its first row comes, and files often have but one.
     return pyarrow.parquet.ParquetFile(readable_by_pyarrow(place), buffer_size=2**20, pre_buffer=False, **options)
 
 
 def _check_types(columns: Sequence[str], first: Any, schema: Any, file: Place) -> None:
+    """Refuse columns whose type is another in this file than in the first."""
     for name in columns:
         kind = schema.field(name).type if name in schema.names else None
         refuse(

@@ -42,10 +42,6 @@ class Remote:
         """Ask the store whether it is a file."""
         return bool(self._call_store("isfile"))
 
-    def is_dir(self) -> bool:
-        """Ask the store whether it is a folder."""
-        return bool(self._call_store("isdir"))
-
     def open(self, mode: str = "rb") -> Any:
         """Open it for reading."""
         return self._call_store("open", mode)

@@ -64,6 +64,7 @@ def source_of_rows(
 
 
 def _check_names(target: Any, weight: Any) -> None:
+    """Refuse targets or weights that are no names of columns."""
     for value, role in ((target, "y"), (weight, "sample_weight")):
         refuse(
             value is not None and not isinstance(value, str),
@@ -72,10 +73,12 @@ def _check_names(target: Any, weight: Any) -> None:
 
 
 def _in_memory(rows: Any) -> Table:
+    """Make a `Table` of a table of pyarrow."""
     return Table(rows.schema, len(rows), lambda names, start, size: from_row(rows.select(names).to_batches(), start))
 
 
 def _read_column(rows: Any, name: str) -> NDArray[Any]:
+    """Read one column of a table whose rows can be had again."""
     table = _in_memory(_open_reader(rows).read_all())
     refuse(
         name not in table.schema.names,
@@ -124,6 +127,7 @@ class _Rows:
 
 
 def _open_reader(rows: Any) -> Any:
+    """Open a stream of record batches over rows of any kind."""
     if hasattr(rows, "__arrow_c_stream__"):
         return pyarrow.RecordBatchReader.from_stream(rows)
     try:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
@@ -28,6 +28,7 @@ __all__ = ["Choice", "source_of_file", "source_of_series"]
 
 _ROWS_EXAMINED = 100  # for columns that are no measurements
 _ROWS_OF_RUNS = 10_000  # for recordings
+_COLUMNS_OF_RUNS = 50  # for recordings; a column that names them is one of the first
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Choice:
     weight: Any
     tensor_shape: Sequence[int] | None = None
     ignore: tuple[str, ...] = ()
-    options: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def source_of_file(file: DataFile, choice: Choice, block_bytes: int | None = None) -> Source:
@@ -87,13 +88,15 @@ def source_of_series(
 
 
 def _samples_of_arrays(file: DataFile, choice: Choice) -> Column:
+    """Open the samples of a file that is no table."""
     if file.names is not None:
         _check_name(file, choice.samples, "samples")
-    column = file.column(None if file.names is None else choice.samples, **(choice.options or {}))
+    column = file.column(None if file.names is None else choice.samples, **choice.options)
     return column if choice.tensor_shape is None else reshaped(column, choice.tensor_shape, f"'{file.place}'")
 
 
 def _samples_of_table(file: DataFile, choice: Choice, targets: Column | None) -> Column:
+    """Open the columns of a table that are samples, and warn of those that look like something else."""
     tables = require("tracelearn.io.tables", file.format.reader)
     title = f"'{file.place}'"
     roles = ["y" if choice.target is None else choice.target, choice.weight]
@@ -116,6 +119,7 @@ def _warn_of_recordings(file: DataFile, targets: Column, other_roles: set[str]) 
     """Warn where rows of a table look like readings of recordings."""
     tables = require("tracelearn.io.tables", file.format.reader)
     names = [name for name in tables.columns_of_identifiers(file.schema) if name not in other_roles]
+    names = names[:_COLUMNS_OF_RUNS]
     if not names:
         return
     with suppress(ValueError, OSError):  # what cannot be read is reported when it is
@@ -146,11 +150,10 @@ def _example_of_text(file: DataFile, name: str) -> str:
 
 def _propose_axis(file: DataFile, X: Column, targets: Column | None, choice: Choice) -> None:
     """Where another axis of the samples is as long as the targets, say that it is the one that was meant."""
-    if targets is None or targets.n_rows == X.n_rows:
+    has_axis = "sample_axis" in file.format.options
+    if not has_axis or targets is None or targets.n_rows == X.n_rows or targets.n_rows not in X.shape:
         return
-    if targets.n_rows not in X.shape or "sample_axis" not in file.format.options:
-        return
-    axis = (choice.options or {}).get("sample_axis", 0) % (len(X.shape) + 1)
+    axis = choice.options.get("sample_axis", 0) % (len(X.shape) + 1)
     sizes = [*X.shape[:axis], X.n_rows, *X.shape[axis:]]
     raise InputError(
         f"Expected one target for each sample, got {X.n_rows} samples and {targets.n_rows} targets: axis "
@@ -163,6 +166,7 @@ def _propose_axis(file: DataFile, X: Column, targets: Column | None, choice: Cho
 
 
 def _check_name(file: DataFile, name: Any, role: str) -> None:
+    """Refuse a name that is not in a file, with the names that are and the nearest of them."""
     names = file.names or ()
     if name in names:
         return
@@ -179,12 +183,16 @@ def _check_name(file: DataFile, name: Any, role: str) -> None:
 
 
 def _column_for(file: DataFile, value: Any, role: str) -> Column | None:
-    """Find targets, weights or groups: a name in the file, another file, a name in that, or an array."""
+    """Find targets or weights: by name as in `_named_column`, or an array."""
     if value is None:
         return None
-    if not isinstance(value, str | os.PathLike):
-        return column_of_values(value, role)
-    name = os.fspath(value)
+    if isinstance(value, str | os.PathLike):
+        return _named_column(file, os.fspath(value), role)
+    return column_of_values(value, role)
+
+
+def _named_column(file: DataFile, name: str, role: str) -> Column:
+    """Find what a name means: an array or column of the file, another file, or an array in that, as in ``labels.csv:age``."""
     if file.names is not None and name in file.names:
         return file.column(name)
     path, _, name_inside = (name, "", "") if place_of(name).exists() else name.rpartition(":")
@@ -199,6 +207,7 @@ def _column_for(file: DataFile, value: Any, role: str) -> Column | None:
 
 
 def _column_of_other_file(file: DataFile, name: str, value: str, role: str) -> Column:
+    """Open targets or weights in a file of their own; ``value`` is what was passed."""
     if name:
         _check_name(file, name, role)
         return file.column(name)
@@ -212,8 +221,7 @@ def _column_of_other_file(file: DataFile, name: str, value: str, role: str) -> C
 
 def _read_column(path: Place, n_samples: int, name: str) -> NDArray[Any]:
     """Read one value for each sample of a file into memory."""
-    column = _column_for(open_file(path), name, "column")
-    assert column is not None
+    column = _named_column(open_file(path), name, "column")
     refuse(
         column.n_rows != n_samples,
         f"Expected one value of '{name}' for each sample, got {n_samples} samples and {column.n_rows} values: choose another.",

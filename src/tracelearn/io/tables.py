@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from math import prod
 from typing import Any
@@ -40,8 +41,8 @@ _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls t
 _FEWEST_ROWS = 10  # below, what columns have in common is chance
 _FEWEST_READINGS = 3  # of a recording, on average
 _ADVICE = (
-    "choose columns with open_source(path, samples=...), such as 'ch*', or leave some out with open_source(path, "
-    "ignore=...)."
+    "choose columns with open_source(path, samples=...), such as 'ch*', leave some out with open_source(path, ignore=...), or, "
+    "if rows are readings, name their recording with open_source(path, sample=...)."
 )
 
 
@@ -72,23 +73,16 @@ def column_of_table(table: Table, name: Name) -> Column:
     shape, dtype = layout(table.schema, name)
     if 0 in shape:  # lists of any length: the first row tells
         shape, dtype = layout(table.schema, name, next(table.batches(names, 0, 1), None))
-    return Column(table.n_rows, shape, dtype, 1, _Rows(table, name, shape, dtype))
+    return Column(table.n_rows, shape, dtype, 1, partial(_read_column, table, name, shape, dtype))
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Reads a column from any row on."""
-
-    table: Table
-    name: Name
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def __call__(self, start: int, rows: int) -> Iterator[NDArray[Any]]:
-        names = (self.name,) if isinstance(self.name, str) else self.name
-        for batch in self.table.batches(names, start, rows):
-            yield to_array(batch, self.name, self.shape, self.dtype, start)
-            start += len(batch)
+def _read_column(
+    table: Table, name: Name, shape: tuple[int, ...], dtype: np.dtype[Any], start: int, rows: int
+) -> Iterator[NDArray[Any]]:
+    names = (name,) if isinstance(name, str) else name
+    for batch in table.batches(names, start, rows):
+        yield to_array(batch, name, shape, dtype, start)
+        start += len(batch)
 
 
 def columns_of_identifiers(schema: Any) -> list[str]:
@@ -177,7 +171,8 @@ def choose_columns(
     schema: Any, samples: str | Sequence[str], reserved: Iterable[str | None], ignore: Sequence[str], place: str
 ) -> list[str]:
     """Find the columns that a name, a pattern or a list means; "X" means all that have no other role."""
-    unknown = [name for name in ignore if name not in schema.names]
+    present = set(schema.names)
+    unknown = [name for name in ignore if name not in present]
     if unknown:
         raise InputError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
     roles = {*reserved, *ignore}
@@ -186,7 +181,7 @@ def choose_columns(
         names = candidates if samples == "X" else [name for name in candidates if fnmatchcase(name, samples)]
     else:
         names = list(samples)
-    missing = [name for name in names if name not in schema.names]
+    missing = [name for name in names if name not in present]
     refuse(
         missing or not names,
         f"Expected samples to be one of the names in {place}, such as {', '.join(map(repr, candidates[:5])) or 'none'}, or a "
@@ -203,14 +198,15 @@ def refuse_text(schema: Any, names: Sequence[str], place: str, example_of: Calla
             raise InputError(
                 f"Expected numbers in the columns of {place} that are entries of a sample, got "
                 f"{'text' if is_text(kind) else kind} in {name!r}{example_of(name)}: leave the column out with "
-                "open_source(path, ignore=...), choose others with open_source(path, samples=...), correct the cell, or, if the "
-                "column names the recording that a row is a reading of, pass it with open_source(path, sample=...)."
+                "open_source(path, ignore=...), choose others with open_source(path, samples=...), correct the cell, or, if "
+                "rows are readings, name their recording with open_source(path, sample=...)."
             )
 
 
 def _refuse_outsiders(names: Sequence[str], inside: Sequence[str], description: str, place: str) -> None:
     """Refuse a few columns, such as an identifier, without which the others are of one kind."""
-    outside = [name for name in names if name not in set(inside)]
+    of_one_kind = set(inside)
+    outside = [name for name in names if name not in of_one_kind]
     refuse(
         len(inside) > len(outside) > 0,
         f"Expected columns of one kind in {place}, got {len(inside)} whose names {description}, and "
@@ -237,6 +233,7 @@ def warn_of_columns(names: Sequence[str], X: NDArray[Any], y: NDArray[Any] | Non
 
 
 def _warn_of(names: Sequence[str], suspicious: NDArray[np.bool_], description: str, n_rows: int) -> None:
+    """Warn of the first of the columns that look suspicious."""
     if suspicious.any():
         warn(
             f"Expected measurements in the columns of samples, got {names[int(np.argmax(suspicious))]!r}, which {description}, "
@@ -257,7 +254,8 @@ def warn_of_long_table(names: Sequence[str], columns: Sequence[NDArray[Any]], y:
         if 2 <= runs <= len(column) // _FEWEST_READINGS and not comes_back and np.isin(label_changes, starts).all():
             warn(
                 f"Expected one sample in each row, got a column {name!r} that is constant over runs of rows with one label, as "
-                f"if rows were readings of recordings: read series with open_source(path, sample={name!r}, time=...), or "
-                "leave the column out with open_source(path, ignore=...) if each row is a sample."
+                "if rows were readings of recordings: to read series, name it with open_source(path, sample=...) and the "
+                "column of times with open_source(path, time=...); if each row is a sample, leave it out with "
+                "open_source(path, ignore=...)."
             )
             return

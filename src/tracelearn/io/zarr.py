@@ -42,6 +42,7 @@ def open_array(place: Place, name: str | None) -> Iterator[Any]:
 
 
 def _open(place: Place) -> Any:
+    """Open a store as its array or group."""
     store = (
         LocalStore(place, read_only=True)
         if isinstance(place, Path)

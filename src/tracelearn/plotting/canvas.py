@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.files.models import write_atomically
+from tracelearn.io.writing import write_atomically
 from tracelearn.optional import require
 
 __all__ = [

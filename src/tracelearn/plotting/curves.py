@@ -11,6 +11,7 @@ import numpy as np
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.arrays.tensors import Array
 from tracelearn.errors import refuse
+from tracelearn.io.streams import StreamReport
 from tracelearn.optional import require
 from tracelearn.plotting.canvas import (
     COLOURS,
@@ -23,7 +24,6 @@ from tracelearn.plotting.canvas import (
     whole_ticks,
 )
 from tracelearn.plotting.modes import check_model, cv_curve, modes_of
-from tracelearn.streaming.run import StreamReport
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
 

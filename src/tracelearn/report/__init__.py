@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from tracelearn.arrays.array_api import to_numpy
-from tracelearn.files.models import write_atomically
+from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.views import what_was_found
 from tracelearn.report.model import gather
 from tracelearn.report.page import Evaluation, render

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.files.models import write_atomically
 from tracelearn.inference import Bootstrap, Comparison, Decoding, MapTest, PermutationTest
+from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.canvas import picture
 from tracelearn.report.pages import document, table
 from tracelearn.samples.modes import Mode

@@ -37,6 +37,8 @@ class SearchData:
     codes: Array  # (m, K), the coded targets of those that choose
     confounds: Array | None  # (m, q)
     index: Array  # (m,)
+    labels: Array  # (n,), the targets of all samples as they came
+    weight: Array  # (n,), what they weigh
     is_all: bool
 
 
@@ -48,6 +50,7 @@ def read_for_search(raw: Raw, reader: Reader, random_state: Any = 0) -> SearchDa
             "files or a list of batches."
         )
     labels, weight = raw.all_targets()
+    labels = np.asarray(to_numpy(labels))
     if not raw.in_memory:
         n = len(labels)
         bytes_of_sample = _BYTES * math.prod(raw.sample_shape or np.shape(raw.first_samples())[1:])
@@ -62,9 +65,10 @@ def read_for_search(raw: Raw, reader: Reader, random_state: Any = 0) -> SearchDa
     if len(index) < len(labels):
         block = replace(block.take(index), first=0)
         samples = Samples.of(block, spec.sample_shape)
-    y = to_numpy(labels)[index] if len(index) < len(labels) else to_numpy(labels)
-    searched = SamplesInMemory(block.X, spec.sample_shape, block.weight, y)
-    return SearchData(spec, samples, searched, block.Y, block.confounds, index, is_all=True)
+    searched = SamplesInMemory(block.X, spec.sample_shape, block.weight, labels[index])
+    after = np.zeros(len(labels))
+    after[index] = to_numpy(block.weight)
+    return SearchData(spec, samples, searched, block.Y, block.confounds, index, labels, after, is_all=True)
 
 
 def _in_memory(raw: Raw) -> Raw:
@@ -94,7 +98,7 @@ def _drawn(raw: Raw, reader: Reader, count: int, labels: Array, weight: Array | 
     confounds = None if blocks[0].confounds is None else np.concatenate([block.confounds for block in blocks])
     scale = np.concatenate([to_numpy(block.weight) for block in blocks]) / weight[index]  # of classes
     searched = SamplesInMemory(rows, spec.sample_shape, after * scale, labels[index])
-    return SearchData(spec, samples, searched, codes, confounds, index, is_all=False)
+    return SearchData(spec, samples, searched, codes, confounds, index, labels, weight, is_all=False)
 
 
 def warn_of_copies_and_outliers(data: SearchData, folds: Any, order: Array) -> None:

@@ -44,7 +44,15 @@ from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Fitted, Settings, ZeroWeightsWarning, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_finite, check_place, learning, read_rows, read_targets, read_weights
+from tracelearn.samples.checks import (
+    check_finite,
+    check_place,
+    learning,
+    read_groups,
+    read_rows,
+    read_targets,
+    read_weights,
+)
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import Block, Samples, as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
@@ -236,10 +244,8 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         is_classifier = isinstance(self, ClassifierMixin)
         searched, spec = data.searched, data.spec
         y, weight = searched.y, to_numpy(searched.weight)
-        if is_classifier:
-            y = np.ravel(y)
-        if groups is not None:
-            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)[data.index]
+        labels = np.ravel(data.labels) if is_classifier else data.labels
+        groups = read_groups(groups, len(labels))
         loss = loss_for(self._loss(), spec.n_targets)
         repeats = 1
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
@@ -249,15 +255,15 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             order = canonical_order(to_numpy(searched.rows), y)
         folds = make_folds(
             self.cv,
-            y,
+            labels,
             groups,
-            weight,
+            data.weight,
             self.random_state,
             classifier=is_classifier,
             repeats=repeats,
-            order=order,
+            order=None if order is None else data.index[order],
             split_params=split_params,
-        )
+        ).among(data.index)
         if order is not None:
             warn_of_copies_and_outliers(data, folds.first_repeat(), order)
         scorer = None
@@ -277,7 +283,8 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             n_threads=n_allowed if self.n_jobs is None else max(1, self.n_jobs),
             random_state=self.random_state,
         )
-        return Task(searched, targets, folds, candidates, rules, order, groups, spec.classes)
+        own_groups = None if groups is None else groups[data.index]
+        return Task(searched, targets, folds, candidates, rules, order, own_groups, spec.classes)
 
     def _candidates(self, data: SearchData) -> tuple[Any, ...]:
         """List the views to try."""
@@ -355,7 +362,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         The latter are flat, one view after the other; see ``coef_by_view_``.
         """
         parts = self._parts_of("coef_by_view_")
-        if not self._is_linear():
+        if not self.is_linear_:
             return self._side_by_side(parts)
         views = self.views_.values()
         W = sum(W if view is None else view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
@@ -365,7 +372,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
     def patterns_(self) -> Array:
         """The covariances of entries of samples with scores where all views are linear in them; else of entries of views."""
         parts = self._parts_of("patterns_by_view_")
-        if not self._is_linear():
+        if not self.is_linear_:
             return self._side_by_side(parts)
         # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
         (view, *_), (W, *_) = self.views_.values(), parts.values()
@@ -378,7 +385,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
     @property
     def coef_tensor_(self) -> Array:
         """The weights as tensors in the modes of samples, whether samples came flat or not."""
-        if not self._is_linear():
+        if not self.is_linear_:
             return self.coef_
         return as_tensors(self.coef_, self.sample_shape_, is_single=self._spec.is_single)
 
@@ -407,8 +414,9 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         parts: dict[str, Array] = vars(self)[name]
         return parts
 
-    def _is_linear(self) -> bool:
-        """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""
+    @property
+    def is_linear_(self) -> bool:
+        """Whether all views are linear in the samples, so that the model has weights for the samples themselves."""
         return all(view is None or isinstance(view, LinearTransformer) for view in self.views_.values())
 
     def _target_shape(self) -> tuple[int, ...]:
@@ -425,7 +433,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
     def _only_tensor(self) -> tuple[Array, int]:
         """Find the weights of the samples, or of the only view, and the number of their modes."""
         parts = self._parts_of("coef_by_view_")
-        if self._is_linear():
+        if self.is_linear_:
             return self.coef_tensor_, len(self.sample_shape_)
         if len(parts) > 1:
             raise AttributeError("Expected weights in one set of modes, got those of several views: see coef_by_view_.")
@@ -437,7 +445,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         n_axes = 0 if self._spec.is_single else 1
         return [tuple(W.shape[n_axes:]) for W in self.coef_by_view_.values()]
 
-    def transform(self, X: Any) -> Array:
+    def joined_views(self, X: Any) -> Array:
         """Show samples in memory as the views of the model do, side by side, each times ``view_factors_``.
 
         The model is linear in these: ``linear_estimator`` learns it.
@@ -457,7 +465,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         return Z if is_sparse(Z) else array_namespace(Z).reshape(Z, (-1, *shape))
 
     def linear_estimator(self) -> Any:
-        """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``transform`` returns."""
+        """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``joined_views`` returns."""
         check_is_fitted(self, "views_")
         _, penalty = joined_penalty(tuple(self.views_.values()), self._view_shapes(), self.penalty)
         is_classifier = isinstance(self, ClassifierMixin)
@@ -546,7 +554,7 @@ class ScoresByViews:
         rows = read_rows(
             X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
         ).rows
-        wide = widest(rows)["dtype"]
+        wide = next(iter(self.coefs)).dtype if is_sparse(rows) else widest(rows)["dtype"]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             scores: Any = self.intercept
             for part, coef in zip(self.views.parts(rows), self.coefs, strict=True):
@@ -690,7 +698,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
             warn(
                 "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
             )
-        Z = self.transform(X)
+        Z = self.joined_views(X)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
         lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
         return move_to(lower, Z), move_to(upper, Z)
@@ -724,9 +732,9 @@ tensor_shape, tol, max_iter, keep_moments, verbose
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, loss_, \
-best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, best_params_, \
-views_tried_, dual_gap_, objective_, n_iter_, convergence_
+    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, \
+loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
+best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
         As in ``TensorRegressor``; scores are shares of samples whose class is found.
     calibration_slope_ : float
     calibration_offsets_ : array of shape (n_classes,)
@@ -1019,12 +1027,10 @@ def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     split = choice.split
     if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
         return score, error
-    outcomes = [tried.path.outcomes for tried in choice.all_tried]
-    outcomes += [
-        trial.path.outcomes
-        for trial in choice.screening.trials
-        if trial.path.outcomes.shape[1] == split.folds.n_samples
-    ]
+    # The best model of each path and view: models along one path differ too little for their luck to count apart.
+    paths = [tried.path for tried in choice.all_tried]
+    paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
+    outcomes = [own.outcomes[[own.best]] for own in paths]
     bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
     return score - bias, math.hypot(max(error, spread), bias / 2.0)
 

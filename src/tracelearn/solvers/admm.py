@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Split
 from tracelearn.problems.data_fit import repeated
-from tracelearn.problems.operators import InBasis
+from tracelearn.problems.operators import InBasis, Rows
 from tracelearn.problems.problem import Problems, Solution
 from tracelearn.problems.squares import Squares
 from tracelearn.solvers.mixing import Mixing, take_tensors
@@ -59,21 +59,23 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
     is_proven = check_every is not None
     check_every = check_every or max_iter
     solution = _first_solution(problems, start, is_proven=is_proven, merge=merge)
-    if (is_proven or start is None) and bool(
-        xp.all(solution.gap <= tol)
-    ):  # to ask a device costs more than an iteration
+    # Not asked for where nothing was proven: to ask a device costs more than an iteration.
+    if (is_proven or start is None) and bool(xp.all(solution.gap <= tol)):
         return solution
     W, split = solution.W, solution.split
     rho = _first_rho(problems, solution.rho, step)
-    solve = problems.fit.shifted_solver(rho)  # factored anew only where the step changes
-    update = problems.fit.updater(rho, solve)
+    solve: Rows | None = problems.fit.shifted_solver(rho)  # factored anew only where the step changes
+    update: Update | None = None
     if step is not None and start is None:
-        split = _near_ridge(problems, rho, solution, update)
+        split = _near_ridge(problems, rho, solution, problems.fit.updater(rho, solve))
     finish, mixing = Finish(tol, exact_ranks), Mixing()
     iteration, next_check, next_review = 0, first_check or check_every, _REVIEW_EVERY
     while True:
         block_start = W, split
         level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
+        if update is None:
+            solve = problems.fit.shifted_solver(rho) if solve is None else solve
+            update = problems.fit.updater(rho, solve)
         for _ in range(min(next_review, next_check, max_iter) - iteration):
             before = split
             W = update(W, problems.penalty.pull(split, level))
@@ -88,8 +90,7 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
             next_review = 2 * next_review if operator.shares_shift else next_review + _REVIEW_EVERY
             if bool(xp.any(balanced != rho)):
                 rho = balanced
-                solve = problems.fit.shifted_solver(rho)
-                update = problems.fit.updater(rho, solve)
+                solve = update = None
         if iteration in (next_check, max_iter):
             next_check += check_every
             point = _consensus(problems, W, split) if merge else W
@@ -106,8 +107,7 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
                 W, split = take_tensors((W, split), tensors)
                 problems, rho = problems.take(remaining), rho[remaining]
                 mixing = mixing.take(remaining, tensors, rho_of_all, rho)
-                solve = solve if operator.shares_shift else problems.fit.shifted_solver(rho)
-                update = problems.fit.updater(rho, solve)
+                solve, update = solve if operator.shares_shift else None, None
         mixing, (W, split) = mixing.onward(block_start, (W, split), rho)
 
 

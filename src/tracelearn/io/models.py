@@ -1,31 +1,29 @@
 """Models and moments in files: no code in them, whole or refused, never half written.
 
-A file is a line that names the format, a line of JSON, and a payload: a zip archive of a JSON document and of arrays.
-Invariant: nothing is built from a file before its length, its checksum and every type in it were found good; types are ours,
-or those that the caller names.
+A file is a line that names the format, a header of one line of JSON, and a payload: a line of JSON and the bytes of arrays.
+Invariant: nothing is built from a file before its length and its checksum were found good; types are ours, or those that the
+caller names.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from sklearn.base import BaseEstimator
 
 from tracelearn.errors import refuse
-from tracelearn.files.checks import check_use
-from tracelearn.files.content import UnknownTypeError, full_name, known_types, read_content, write_content
-from tracelearn.files.header import MAGIC, DamagedFileError, Header, header_of, opened
+from tracelearn.io.model_checks import check_use
+from tracelearn.io.model_content import UnknownTypeError, full_name, known_types, read_content, write_content
+from tracelearn.io.model_header import MAGIC, DamagedFileError, Header, open_regular, read_open_header
+from tracelearn.io.writing import write_atomically
 from tracelearn.moments import Moments
 
-__all__ = ["load", "pack", "save", "unpack", "write_atomically"]
+__all__ = ["load", "pack", "save", "unpack"]
 
 _MOMENTS = ("moments_", "class_moments_")
-_KINDS = {"model": BaseEstimator, "moments": Moments, "checkpoint": dict}
+_TYPES = {"model": BaseEstimator, "moments": Moments, "checkpoint": dict}
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -82,52 +80,6 @@ def pack(kind: str, thing: Any, *, moments: bool = True) -> bytes:
     return MAGIC + Header.of(kind, payload).line() + payload
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file so that at every moment, power cuts included, it is the old one or the new one.
-
-    A file that is replaced keeps its permissions; a new one gets those that the process gives to new files.
-    """
-    target = Path(os.path.realpath(path))  # a link stays, and what it leads to is replaced
-    if target.exists() and not target.is_file():
-        raise OSError(f"Expected a file to write to, got {path}, which is a folder or a device: choose another place.")
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-        try:
-            # Nobody may open it meanwhile who could not open the old one.
-            os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if mode is None else 0o600))
-            if mode is not None:
-                os.chmod(temporary, mode | stat.S_IWUSR)
-            with open(temporary, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            if mode is not None:
-                os.chmod(temporary, mode)
-            os.replace(temporary, target)
-            _sync_folder(target.parent)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        failure = OSError(
-            f"Expected to write {path}, got {error.strerror or error}: free some space or choose another place."
-        )
-        failure.errno = error.errno
-        raise failure from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last: until then a power cut could bring the old file back."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -164,10 +116,10 @@ def load(path: str | os.PathLike[str], *, trusted: Iterable[type] = ()) -> Any:
 
 def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[str, Any]:
     """Read a file of any kind; return its kind and what it holds."""
-    header, payload = _read(path)
+    header, payload = _read_payload(path)
     try:
-        thing = read_content(payload, header.format, trusted)
-        if not isinstance(thing, _KINDS[header.kind]):
+        thing = read_content(payload, trusted)
+        if not isinstance(thing, _TYPES[header.kind]):
             raise UnknownTypeError(full_name(type(thing)))
         if header.kind == "model":
             check_use(thing)
@@ -176,7 +128,7 @@ def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[
             f"Expected a {header.kind} of plain data and types of tracelearn, got {_one_line(error)}, {path}: if you know the "
             "type and trust it, pass trusted=[...]."
         ) from error
-    except Exception as error:  # whatever hostile content makes of zipfile, json and NumPy
+    except Exception as error:  # whatever hostile content makes of json and NumPy
         raise DamagedFileError(
             f"Expected content that tracelearn can write and read, got some that it cannot ({type(error).__name__}: "
             f"{_one_line(error)}), {path}: use only files written by save."
@@ -189,17 +141,17 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:200]
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
+def _read_payload(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
     """Read the bytes of a file, no more than there are, and check them against its header."""
-    with opened(path) as file:
-        header = header_of(file, path)
-        present = os.fstat(file.fileno()).st_size - file.tell()
-        if present != header.length:
+    with open_regular(path) as file:
+        header = read_open_header(file, path)
+        length = os.fstat(file.fileno()).st_size - file.tell()
+        if length != header.length:
             raise DamagedFileError(
-                f"Expected {header.length} bytes after the header of {path}, got {present}: the file was cut off or added to, "
+                f"Expected {header.length} bytes after the header of {path}, got {length}: the file was cut off or added to, "
                 "so copy it again or use an older one."
             )
-        payload = file.read(present)
+        payload = file.read(length)
     if header.digest(payload) != header.sha256:
         raise DamagedFileError(
             f"Expected the content of {path} to have its checksum, got another: the file was changed, so copy it again or use "

@@ -190,10 +190,10 @@ def _covariances(nodes: Nodes, view: SecondOrder, signals: str) -> str:
         return C
     means = nodes.add("Mul", means, nodes.constant(np.full((c, 1), view.mean_scale_)))
     row = nodes.add("Transpose", means, perm=turned)
-    one = nodes.add("Add", nodes.mean(nodes.add("Mul", means, nodes.constant(0.0)), [-2]), nodes.constant(1.0))
+    corner = nodes.add("Add", nodes.mean(nodes.add("Mul", means, nodes.constant(0.0)), [-2]), nodes.constant(1.0))
     products = nodes.add("Add", C, nodes.add("MatMul", means, row))
     upper = nodes.add("Concat", products, means, axis=-1)
-    lower = nodes.add("Concat", row, one, axis=-1)
+    lower = nodes.add("Concat", row, corner, axis=-1)
     return nodes.add("Concat", upper, lower, axis=-2)
 
 
@@ -213,8 +213,8 @@ def _shrunk(nodes: Nodes, C: str, c: int, n_times: int, shrinkage: Any) -> str:
         share = nodes.add("Where", varies, nodes.add("Min", share, one), one)
     else:
         share = nodes.constant(float(shrinkage))
-    kept = nodes.add("Mul", nodes.add("Sub", one, share), C)
-    return nodes.add("Add", kept, nodes.add("Mul", nodes.add("Mul", share, level), eye))
+    remaining = nodes.add("Mul", nodes.add("Sub", one, share), C)
+    return nodes.add("Add", remaining, nodes.add("Mul", nodes.add("Mul", share, level), eye))
 
 
 def _matrix_logarithm(nodes: Nodes, S: str, c: int, floor: float) -> str:
@@ -373,8 +373,8 @@ def _centred_signals(nodes: Nodes, view: Convolutions, T: str) -> str:
         return T
     average = nodes.mean(T, [0])
     size = nodes.mean(nodes.add("Mul", T, T), [0, 2])
-    left = nodes.mean(nodes.add("Mul", average, average), [-1])
-    is_signal = nodes.add("Greater", left, nodes.add("Mul", nodes.constant(CANCELLED**2), size))
+    power = nodes.mean(nodes.add("Mul", average, average), [-1])
+    is_signal = nodes.add("Greater", power, nodes.add("Mul", nodes.constant(CANCELLED**2), size))
     return nodes.add("Where", is_signal, average, zero)
 
 

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import to_numpy
 from tracelearn.errors import refuse
 from tracelearn.estimators.base import TraceNormModel
-from tracelearn.files.models import write_atomically
-from tracelearn.files.onnx_views import Nodes, add_nodes
+from tracelearn.io.onnx_views import Nodes, add_nodes
+from tracelearn.io.writing import write_atomically
 from tracelearn.losses import LogLoss, Loss, Multinomial, Poisson
 from tracelearn.optional import require
 from tracelearn.search.estimators import TensorSearch

@@ -1,1 +1,0 @@
-"""Files: models, moments and checkpoints; ONNX."""

@@ -1,0 +1,274 @@
+"""How far a stream has come, and the folder that remembers it.
+
+Invariant: a checkpoint is the whole state between two batches - the model with its moments and last solution, the position in the
+source, the errors so far - so that a run that goes on from it does exactly what the run that wrote it would have done. One run
+at a time has a folder.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import re
+import stat
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from tracelearn.errors import InputError, expect, refuse, warn
+from tracelearn.io.model_header import DamagedFileError
+from tracelearn.io.models import pack, unpack
+from tracelearn.io.writing import write_atomically
+from tracelearn.optional import require
+
+__all__ = ["CheckpointFolder", "ErrorSum", "Learned", "Point", "Progress", "checkpoints_in", "differing_parameter"]
+
+logger = logging.getLogger("tracelearn")
+
+_NAME = re.compile(r"checkpoint-(\d+)\.tracelearn")
+_WITHOUT_EFFECT = ("verbose", "random_state", "keep_moments", "warm_start")  # parameters, on what more samples teach
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a prequential curve: the error on the samples since the point before, and on all so far."""
+
+    n_seen: int
+    error: float
+    cumulative_error: float
+
+
+@dataclass(frozen=True)
+class ErrorSum:
+    """Errors of samples, summed with their weights, and the sum of these weights."""
+
+    error: float = 0.0
+    weight: float = 0.0
+
+    def __add__(self, other: ErrorSum) -> ErrorSum:
+        return ErrorSum(self.error + other.error, self.weight + other.weight)
+
+    @property
+    def mean(self) -> float:
+        """The mean error."""
+        return self.error / self.weight
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stream has come between two batches, and how well it predicted on the way.
+
+    ``since_refresh`` and ``total`` are the errors since the last refresh, and all.
+    """
+
+    n_samples: int = 0
+    n_since_refresh: int = 0
+    n_refreshes: int = 0
+    since_refresh: ErrorSum = ErrorSum()
+    total: ErrorSum = ErrorSum()
+    curve: tuple[Point, ...] = ()
+
+    def learned(self, n_samples: int, errors: ErrorSum) -> Progress:
+        """Count a batch that was predicted and learned."""
+        return replace(
+            self,
+            n_samples=self.n_samples + n_samples,
+            n_since_refresh=self.n_since_refresh + n_samples,
+            since_refresh=self.since_refresh + errors,
+            total=self.total + errors,
+        )
+
+    def refreshed(self) -> Progress:
+        """Count a refresh, and draw a point if anything was predicted since the last one."""
+        curve = self.curve
+        if self.since_refresh.weight > 0.0:
+            curve = (*curve, Point(self.n_samples, self.since_refresh.mean, self.total.mean))
+        return replace(self, n_since_refresh=0, n_refreshes=self.n_refreshes + 1, since_refresh=ErrorSum(), curve=curve)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Write the progress as numbers and an array, of which a long curve is the largest part."""
+        return {
+            "counts": [self.n_samples, self.n_since_refresh, self.n_refreshes],
+            "since_refresh": list(astuple(self.since_refresh)),
+            "total": list(astuple(self.total)),
+            "curve": np.array([astuple(point) for point in self.curve], dtype=np.float64).reshape(-1, 3),
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Progress:
+        """Read what ``to_plain`` wrote; any exception is a refusal."""
+        counts, curve = plain["counts"], plain["curve"]
+        expect(all(type(count) is int and count >= 0 for count in counts), "counts of no number")
+        since_refresh, total = ErrorSum(*plain["since_refresh"]), ErrorSum(*plain["total"])
+        numbers = (*astuple(since_refresh), *astuple(total))
+        expect(all(type(number) is float and 0.0 <= number < math.inf for number in numbers), "errors of no size")
+        expect(isinstance(curve, np.ndarray) and curve.dtype == np.float64 and curve.ndim == 2, "a curve that is none")
+        points = tuple(Point(int(n_seen), error, cumulative) for n_seen, error, cumulative in curve.tolist())
+        n_samples, n_since_refresh, n_refreshes = counts
+        return cls(n_samples, n_since_refresh, n_refreshes, since_refresh, total, points)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A model between two batches of a stream, and how far it has come; they change together."""
+
+    model: Any
+    progress: Progress
+
+
+class CheckpointFolder:
+    """A folder with the last two checkpoints of a stream; while it is open, no other run has it.
+
+    Parameters
+    ----------
+    folder : made if it is not there
+    seconds : how old the last checkpoint must be for the next to be due
+    trusted : classes that are not ours and that a checkpoint may hold
+    """
+
+    def __init__(self, folder: Path, seconds: float, trusted: Iterable[type] = ()) -> None:
+        self.folder = folder
+        self._seconds = seconds
+        self._trusted = tuple(trusted)
+        self._written_at = time.monotonic()
+        self._whole: list[Path] = []  # checkpoints that were written or read by this run, oldest first
+        # It ends with the process, however that ends, and stays where it is: a lock on a file that was removed guards nothing.
+        self._lock = require("filelock", "stream").FileLock(folder / ".lock", timeout=0)
+
+    def __enter__(self) -> Self:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.folder, os.W_OK):
+                raise PermissionError(13, "Permission denied")
+            self._lock.acquire()
+        except TimeoutError:
+            raise InputError(
+                f"Expected a folder that no other run is using, got {self.folder}, where one is writing its checkpoints: wait "
+                "for its end, or choose another folder."
+            ) from None
+        except OSError as error:
+            raise OSError(
+                f"Expected a folder to write checkpoints to, got {self.folder} ({error.strerror}): choose another one."
+            ) from error
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+    def begin(self, model: Any, *, resume: bool) -> Learned | None:
+        """Read the newest checkpoint that is whole, or None to begin with the first sample."""
+        paths = checkpoints_in(self.folder)
+        for path in paths:  # a link would be written through, and a pipe waited at
+            refuse(
+                not stat.S_ISREG(path.lstat().st_mode),
+                f"Expected files of checkpoints in {self.folder}, got {path.name}, which is a link, a pipe or a device: remove "
+                "it.",
+            )
+        refuse(
+            paths and not resume,
+            f"Expected a folder without checkpoints, got {self.folder} with some of another run: resume from them, or choose an "
+            "empty folder.",
+        )
+        for path in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
+            path.unlink(missing_ok=True)
+        if not paths:
+            pack("checkpoint", {"model": model})  # what cannot be written is refused now, not after hours
+            if resume:
+                logger.info("no checkpoint in %s: starting from the first sample", self.folder)
+            return None
+        saved = self._read_newest(paths)
+        _check_same_parameters(model, saved.model)
+        logger.info("resuming from %s, after %d samples", self._whole[-1], saved.progress.n_samples)
+        return Learned(saved.model.set_params(**model.get_params(deep=False)), saved.progress)
+
+    def is_due(self) -> bool:
+        """Tell whether the last checkpoint is old enough."""
+        return time.monotonic() - self._written_at >= self._seconds
+
+    def write(self, learned: Learned) -> None:
+        """Write a checkpoint, unless it is there, and remove all but the last two."""
+        path = self.folder / f"checkpoint-{learned.progress.n_samples:015d}.tracelearn"
+        if self._whole and path == self._whole[-1]:
+            return
+        write_atomically(path, pack("checkpoint", {"model": learned.model, **learned.progress.to_plain()}))
+        self._whole = [*self._whole, path][-2:]
+        self._written_at = time.monotonic()
+        for old in checkpoints_in(self.folder):
+            if old not in self._whole:
+                old.unlink(missing_ok=True)
+
+    def _read_newest(self, paths: list[Path]) -> Learned:
+        for path in paths:
+            try:
+                learned = _read(path, self._trusted)
+            except (DamagedFileError, OSError) as error:
+                warn(f"Skipping a damaged checkpoint: {error}")
+                continue
+            self._whole = [path]
+            return learned
+        raise InputError(
+            f"Expected a checkpoint that is whole, got {len(paths)} damaged ones in {self.folder}: choose an empty folder to "
+            "start again."
+        )
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """List the checkpoints of a folder, newest first; none where there is no folder."""
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted((path for path in paths if _NAME.fullmatch(path.name)), reverse=True)
+
+
+def _read(path: Path, trusted: Iterable[type]) -> Learned:
+    """Read a checkpoint."""
+    kind, plain = unpack(path, trusted)
+    if kind != "checkpoint":
+        raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
+    try:
+        learned = Learned(plain["model"], Progress.from_plain(plain))
+        learned.model.get_params(deep=False)  # fails where it is no estimator
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DamagedFileError(f"Expected the state of a stream, got another in {path} ({error}).") from error
+    return learned
+
+
+def _check_same_parameters(model: Any, saved: Any) -> None:
+    """Refuse to go on with another model than that of a checkpoint."""
+    refuse(
+        type(model) is not type(saved),
+        f"Expected the model of the checkpoint, a {type(saved).__name__}, got a {type(model).__name__}: pass the same, or choose "
+        "an empty folder.",
+    )
+    name = differing_parameter(model, saved)
+    if name is not None:
+        raise InputError(
+            f"Expected the parameters of the checkpoint, {name}={_in_one_line(getattr(saved, name))}, got "
+            f"{name}={_in_one_line(getattr(model, name))}: pass the same, or choose an empty folder."
+        )
+
+
+def _in_one_line(value: Any) -> str:
+    """Write a parameter in one short line: that of a file may be anything."""
+    return " ".join(repr(value).split())[:100]
+
+
+def differing_parameter(model: Any, other: Any, ignored: Collection[str] = ()) -> str | None:
+    """Name a parameter that two models of one class do not share, of those that more learning depends on."""
+    values, other_values = model.get_params(deep=False), other.get_params(deep=False)
+    for name, value in values.items():
+        if name not in (*_WITHOUT_EFFECT, *ignored) and not _are_equal(value, other_values[name]):
+            return str(name)
+    return None
+
+
+def _are_equal(value: Any, other: Any) -> bool:
+    """Compare parameters; as objects, since NumPy 2.1 does not compare text with numbers."""
+    first, second = np.asarray(value, dtype=object), np.asarray(other, dtype=object)
+    return np.array_equal(np.atleast_1d(first), np.atleast_1d(second))
