@@ -191,20 +191,9 @@ def check_model(estimator: Any, attribute: str) -> Any:
     return value
 
 
-<<<<<<< HEAD
-def _are_in_modes(estimator: Any, attribute: str) -> bool:
-    """Tell whether weights, patterns or factors are in the modes of samples; those of a view need not be."""
-    shape = tuple(estimator.sample_shape_)
-    if attribute == "mode_factors_":
-        sizes = tuple(len(factors) for factors, _ in getattr(estimator, attribute, ()))
-    else:
-        sizes = tuple(np.shape(estimator.coef_tensor_ if attribute == "coef_" else estimator.patterns_))
-    return sizes[len(sizes) - len(shape) :] == shape
-=======
 def _are_in_modes(estimator: Any) -> bool:
     """Tell whether weights are in the modes of samples; those of a view need not be."""
     return not hasattr(estimator, "views_") or bool(estimator.is_linear_)
->>>>>>> origin/h-inference
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,14 +46,6 @@ def stand_in(name: str, n_features: int | None = None, feature_names: Any = None
     return holder
 
 
-<<<<<<< HEAD
-=======
-def check_parameters(estimator: BaseEstimator) -> None:
-    """Refuse parameters that an estimator does not take, as its ``fit`` does."""
-    estimator._validate_params()
-
-
->>>>>>> origin/h-inference
 def bad_parameter(estimator: BaseEstimator) -> str | None:
     """Name a parameter that ``fit`` would refuse, and not its value, which may be of any size; None where all are good."""
     for name, constraints in getattr(estimator, "_parameter_constraints", {}).items():
@@ -63,7 +55,6 @@ def bad_parameter(estimator: BaseEstimator) -> str | None:
         if not any(make_constraint(constraint).is_satisfied_by(value) for constraint in constraints):
             return str(name)
     return None
-<<<<<<< HEAD
 
 
 def check_parameters(estimator: BaseEstimator) -> None:
@@ -83,8 +74,6 @@ def callback_context(estimator: Any, max_subtasks: int) -> Any:
     if not getattr(estimator, "_skl_callbacks", None):
         return None
     return estimator._init_callback_context(max_subtasks=max_subtasks)
-=======
->>>>>>> origin/h-inference
 
 
 __all__ = [
