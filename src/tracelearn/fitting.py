@@ -139,7 +139,7 @@ class Fitted:
     gap: float
     n_iter: int
     convergence: Array
-    warm_start: WarmStart
+    warm_start: WarmStart | None  # None where nothing is to start from it any more
 
 
 def fit_linear(

@@ -343,7 +343,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self.alpha_ = np.array([float(fitted.alpha[0]) for fitted in fits])
         self.n_iter_ = max((fitted.n_iter for fitted in fits), default=0)
         self.dual_gap_ = max((fitted.gap for fitted in fits), default=0.0)
-        self._warm_starts = {node: fitted.warm_start for node, fitted in grown.nodes.items()}
+        starts = {node: fitted.warm_start for node, fitted in grown.nodes.items()}
+        self._warm_starts = {node: start for node, start in starts.items() if start is not None}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave solutions to start from out of pickles and files: nodes that go on begin anew, and end at the same weights."""

@@ -151,7 +151,7 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     lags_: Array
     moments_: Moments
     _spec: Spec
-    _warm_start: WarmStart
+    _warm_start: WarmStart | None = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **{name: TraceNormModel._parameter_constraints[name] for name in (*_OF_MODEL, "forgetting")},
@@ -211,7 +211,7 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
         if past is not None:
             self._check_like_before(moments)
             moments = past.scaled(float(self.forgetting)) + moments
-            start = getattr(self, "_warm_start", None)
+            start = self._warm_start
         self._publish(spec, moments, self._fitted(spec, moments, start))
         return self
 

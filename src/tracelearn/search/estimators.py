@@ -29,7 +29,7 @@ from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
-from tracelearn.samples.checks import check_place, learning, read_rows, read_targets, read_weights
+from tracelearn.samples.checks import check_place, learning, read_groups, read_rows, read_targets, read_weights
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
@@ -229,8 +229,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         searched, spec = data.searched, data.spec
         y, weight = searched.y, to_numpy(searched.weight)
         labels = np.ravel(data.labels) if is_classifier else data.labels
-        if groups is not None:
-            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)
+        groups = read_groups(groups, len(labels))
         loss = loss_for(self._loss(), spec.n_targets)
         repeats = 1
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
 from tracelearn.errors import InputError, warn
 from tracelearn.estimators.base import LinearModel, TraceNormModel
 from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
@@ -25,7 +25,7 @@ from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporte
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty, is_overlapped
 from tracelearn.problems.forms import choose_form
-from tracelearn.samples.checks import learning
+from tracelearn.samples.checks import learning, read_groups
 from tracelearn.samples.reading import Reader, Spec
 from tracelearn.samples.samples import Samples, as_raw
 from tracelearn.samples.scikit_learn import Interval, StrOptions
@@ -144,7 +144,7 @@ class LinearCV(LinearModel):
             candidates = self._candidates(data, folds, targets)
             best = max(candidates, key=lambda candidate: candidate.path.value)
             point = best.path.simplest_within_error() if self.one_standard_error else best.path.best
-            settings = self._settings(data.spec, best, float(best.path.alphas[point]))
+            settings = self._settings(float(best.path.alphas[point]), best.ridge, best.mode_weights)
             report = reporter(type(self).__name__, self.verbose)
             fitted = fit_linear(data.samples, data.spec, settings, report=report)
             self._publish(data.spec, None, fitted)
@@ -170,12 +170,18 @@ class LinearCV(LinearModel):
         """Draw folds, and gather what is learned about the samples."""
         is_classifier = isinstance(self, ClassifierMixin)
         searched, spec = data.searched, data.spec
-        y = np.ravel(searched.y) if is_classifier else searched.y
+        y, labels = (np.ravel(t) if is_classifier else t for t in (searched.y, data.labels))
         weight = to_numpy(searched.weight)
-        if groups is not None:
-            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)[data.index]
-        order = None if is_sparse(searched.rows) else canonical_order(to_numpy(searched.rows), y)
-        folds = make_folds(self.cv, y, groups, weight, self.random_state, classifier=is_classifier, order=order)
+        order = None if is_sparse(searched.rows) else data.index[canonical_order(to_numpy(searched.rows), y)]
+        folds = make_folds(
+            self.cv,
+            labels,
+            read_groups(groups, len(labels)),
+            data.weight,
+            self.random_state,
+            classifier=is_classifier,
+            order=order,
+        ).among(data.index)
         loss = loss_for(loss_named(self.loss, for_classes=is_classifier), spec.n_targets)
         scorer = None
         if self.scoring is not None:
@@ -223,14 +229,14 @@ class LinearCV(LinearModel):
             lists = [lists]
         return [None if weights is None else tuple(float(weight) for weight in weights) for weights in lists]
 
-    def _settings(self, spec: Spec, candidate: _Candidate, alpha: float) -> Settings:
+    def _settings(self, alpha: float, ridge: float, mode_weights: tuple[float, ...] | None) -> Settings:
         """State the fit of one point of a path to all samples."""
         return Settings(
             loss=loss_named(self.loss, for_classes=isinstance(self, ClassifierMixin)),
             alpha=alpha,
-            ridge=candidate.ridge,
+            ridge=ridge,
             penalty=self.penalty,
-            mode_weights=candidate.mode_weights,
+            mode_weights=mode_weights,
             target_mode=self.target_mode,
             scaling=self.scaling,
             fit_intercept=self.fit_intercept,
@@ -246,9 +252,10 @@ class LinearCV(LinearModel):
         self.mode_weights_ = best.mode_weights
         self.alphas_ = path.alphas
         self.score_path_ = path.scores
+        self.score_path_mean_ = path.means
+        self.score_path_se_ = path.errors
         self.best_score_ = float(path.means[point])
         self.best_score_se_ = float(path.errors[point])
-        self._chosen = best
         self._training = samples
         self._path_fits = None
 
@@ -283,11 +290,10 @@ class LinearCV(LinearModel):
             W = as_tensors(fitted.coef, self.sample_shape_, is_single=self._spec.is_single)
             of_modes = np.atleast_2d(to_numpy(ranks_of(W, n_modes, shares_modes=bool(self.target_mode))))
             ranks.append(of_modes.max(axis=0))
-        path = self._chosen.path
         return {
-            "alpha": path.alphas,
-            "score": path.means,
-            "score_se": path.errors,
+            "alpha": self.alphas_,
+            "score": self.score_path_mean_,
+            "score_se": self.score_path_se_,
             "objective": np.array([fitted.objective for fitted in fits]),
             "gap": np.array([fitted.gap for fitted in fits]),
             "ranks": np.stack(ranks),
@@ -302,12 +308,10 @@ class LinearCV(LinearModel):
                     "Expected the samples of fit for the path, got a model that was stored or copied without: ask for coef_path_ "
                     "before, or fit again."
                 )
-            self._path_fits = _fit_path(self._training, self._spec, self._settings_of_path())
+            settings = [self._settings(float(alpha), self.ridge_, self.mode_weights_) for alpha in self.alphas_]
+            self._path_fits = _fit_path(self._training, self._spec, settings)
             self._training = None
         return self._path_fits
-
-    def _settings_of_path(self) -> list[Settings]:
-        return [self._settings(self._spec, self._chosen, float(alpha)) for alpha in self._chosen.path.alphas]
 
     def _at(self, alpha: Any) -> Any:
         """Make the model of one alpha of the path."""
@@ -348,14 +352,13 @@ def _fit_path(samples: Samples | Moments, spec: Spec, settings: list[Settings]) 
             data_fit = form.data_fit(samples, loss, **options, spectral=True)
     fits: list[Fitted] = []
     for setting in settings:
-        start = None
-        if fits:
-            start = fits[-1].warm_start
-            if start.solution.rho is not None and setting.alpha > 0:  # forces, and so the step, scale with alpha
-                step = start.solution.rho * (setting.alpha / settings[len(fits) - 1].alpha)
-                start = replace(start, solution=replace(start.solution, rho=step))
+        start = fits[-1].warm_start if fits else None
+        if start is not None and start.solution.rho is not None and setting.alpha > 0:
+            # Forces, and so the step, scale with alpha.
+            step = start.solution.rho * (setting.alpha / settings[len(fits) - 1].alpha)
+            start = replace(start, solution=replace(start.solution, rho=step))
         fits.append(fit_linear(data, spec, setting, data_fit=data_fit, start=start))
-    return tuple(fits)
+    return tuple(replace(fitted, warm_start=None) for fitted in fits)
 
 
 class TraceNormRegressorCV(MultiOutputMixin, PredictsNumbers, LinearCV):
@@ -394,6 +397,8 @@ class TraceNormRegressorCV(MultiOutputMixin, PredictsNumbers, LinearCV):
         The grid of the chosen candidate, decreasing.
     score_path_ : array of shape (n_alphas, n_folds)
         Held-out scores along it: R², or those of ``scoring``.
+    score_path_mean_, score_path_se_ : arrays of shape (n_alphas,)
+        Their means over folds, and the standard errors of these.
     best_score_, best_score_se_ : float
         Mean score over folds at ``alpha_``, and its standard error, corrected for training sets that overlap.
     coef_, intercept_, patterns_, mode_ranks_, mode_factors_, dual_gap_, objective_, n_iter_, convergence_, ...
