@@ -11,7 +11,6 @@ from sklearn.utils import get_tags
 
 from tracelearn import (
     Moments,
-    TensorRegressor,
     TraceNormClassifier,
     TraceNormClassifierCV,
     TraceNormRegressor,
