@@ -199,11 +199,11 @@ def test_nothing_goes_through_numpy(name, lib, no_numpy):
 def test_single_precision_stays_single_and_is_as_good_as_it_can_be(loss, lib):
     P = problem(1000)
     X, y = lib.put(P.X, np.float32), lib.put(P.three)
-    model = TraceNormClassifier(alpha=0.02, loss=loss, keep_moments=True).fit(X, y)
+    model = TraceNormClassifier(alpha=0.02, loss=loss, keep_moments=loss == "squared_error").fit(X, y)
     expected = TraceNormClassifier(alpha=0.02, loss=loss).fit(P.X, P.three)
     for array in (model.coef_, model.patterns_, model.decision_function(X)):
         assert array.dtype == lib.xp.float32
-    assert model.intercept_.dtype == lib.xp.float32  # which costs less than a tenth of tol here
+    assert model.intercept_.dtype == lib.xp.float64  # K numbers, of which samples far from zero need all digits
     error = np.linalg.norm(to_numpy(model.coef_) - expected.coef_) / np.linalg.norm(expected.coef_)
     assert error < 1e-5
     assert model.dual_gap_ <= 1e-6

@@ -63,22 +63,36 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [
-        *(TraceNormRegressor(loss=loss) for loss in REGRESSOR_LOSSES),
-        *(TraceNormClassifier(loss=loss) for loss in CLASSIFIER_LOSSES),
-        TraceNormClassifier(target_mode=True),
-        TraceNormClassifier(penalty="latent", alpha=0.05),
-        TraceNormRegressor(penalty="scaled_latent", ridge=0.1),
-        TraceNormRegressor(solver="apg"),
-        TraceNormClassifier(solver="apg"),
+        TraceNormRegressor(),
         TraceNormRegressor(keep_moments=True),
-        TraceNormClassifier(keep_moments=True),
-        TraceNormRegressor(scaling="modes"),
+        TraceNormClassifier(),
+        TraceNormClassifier(loss="log_loss"),
         TraceNormRegressorCV(alphas=3, cv=2),
         TraceNormClassifierCV(alphas=3, cv=2),
     ],
     expected_failed_checks=expected_failures,
 )
 def test_the_common_checks_of_scikit_learn_pass(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [
+        TraceNormRegressor(loss="huber"),
+        TraceNormClassifier(loss="squared_hinge"),
+        TraceNormClassifier(target_mode=True),
+        TraceNormClassifier(penalty="latent", alpha=0.05),
+        TraceNormRegressor(penalty="scaled_latent", ridge=0.1),
+        TraceNormRegressor(solver="apg"),
+        TraceNormClassifier(solver="apg"),
+        TraceNormClassifier(keep_moments=True),
+        TraceNormRegressor(scaling="modes"),
+        TraceNormClassifierCV(alphas=3, cv=2, loss="log_loss"),
+    ],
+    expected_failed_checks=expected_failures,
+)
+def test_the_common_checks_of_scikit_learn_pass_with_other_parameters(estimator, check):
     check(estimator)
 
 

@@ -337,6 +337,7 @@ def test_times_to_decode_are_known_by_name():
         decode_over_time(model, turned, LABELS, axis="times")
 
 
+@pytest.mark.slow
 def test_evidence_is_that_of_the_plain_array():
     from tracelearn.inference import compare, permutation_test
 
