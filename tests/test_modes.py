@@ -318,7 +318,8 @@ def test_the_mode_that_is_called_time_is_time_wherever_it_is():
         for found, axis in ((values, "auto"), (samples, "auto"), (samples, "sensor"))
     )
     axes = [
-        {view.time_axis_ for view in model.views_.values() if isinstance(view, SecondOrder)} for model in (plain, auto, given)
+        {view.time_axis_ for view in model.views_.values() if isinstance(view, SecondOrder)}
+        for model in (plain, auto, given)
     ]
     assert axes[1] == {0}
     assert axes[0] | axes[2] <= {1}
