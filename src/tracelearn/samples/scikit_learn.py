@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
@@ -50,14 +49,31 @@ def stand_in(name: str, n_features: int | None = None, feature_names: Any = None
 def bad_parameter(estimator: BaseEstimator) -> str | None:
     """Name a parameter that ``fit`` would refuse, and not its value, which may be of any size; None where all are good."""
     for name, constraints in getattr(estimator, "_parameter_constraints", {}).items():
+        if constraints == "no_validation":
+            continue
         value = getattr(estimator, name)
-        if constraints == "no_validation":  # a name, or an object that ``fit`` looks at itself
-            is_good = not isinstance(value, list | tuple | dict | np.ndarray)
-        else:
-            is_good = any(make_constraint(constraint).is_satisfied_by(value) for constraint in constraints)
-        if not is_good:
+        if not any(make_constraint(constraint).is_satisfied_by(value) for constraint in constraints):
             return str(name)
     return None
+
+
+def check_parameters(estimator: BaseEstimator) -> None:
+    """Refuse parameters that an estimator does not take, as its ``fit`` does."""
+    estimator._validate_params()
+
+
+def leave_groups_to_splitter(router: Any) -> None:
+    """Let metadata routing pass groups to the splitter where nobody said whether ``fit`` itself wants them."""
+    requests = router._self_request.fit.requests
+    if requests["groups"] is None:
+        requests["groups"] = False
+
+
+def callback_context(estimator: Any, max_subtasks: int) -> Any:
+    """Begin what scikit-learn's callbacks of an estimator are told; None where it has none."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        return None
+    return estimator._init_callback_context(max_subtasks=max_subtasks)
 
 
 __all__ = [
@@ -66,11 +82,14 @@ __all__ = [
     "Interval",
     "StrOptions",
     "bad_parameter",
+    "callback_context",
     "check_feature_names",
     "check_feature_names_in",
     "check_n_features",
+    "check_parameters",
     "fit_context",
     "get_output_config",
+    "leave_groups_to_splitter",
     "make_constraint",
     "raise_for_params",
     "stand_in",

@@ -35,6 +35,7 @@ from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,
+    leave_groups_to_splitter,
     raise_for_params,
     with_callbacks,
 )
@@ -515,9 +516,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         cross-validation; ``set_fit_request(groups=True)`` is for splitters that do not say what they need.
         """
         router = MetadataRouter(owner=self).add_self_request(self)
-        requests = router._self_request.fit.requests
-        if requests["groups"] is None:
-            requests["groups"] = False  # nobody was asked: the splitter decides
+        leave_groups_to_splitter(router)
         if hasattr(self.cv, "split"):
             router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         return router
