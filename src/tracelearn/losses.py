@@ -120,7 +120,8 @@ class Loss:
         are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a comparison costs
         as much as a sum over all samples.
         """
-        xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
+        xp = array_namespace(start)
+        eps = float(array_namespace(start).finfo(start.dtype).eps)
         kind = {"dtype": start.dtype, "device": device(start)}
         curvature = 1.0 if self.curvature is None else self.curvature
         columns = [_Bracket(value, curvature) for value in to_numbers(start)]
@@ -140,7 +141,8 @@ class Loss:
 
     def _means_at(self, shift: Array, y: Array, z: Array, share: Array) -> Array:
         """Average for each column the derivative, its size, which bounds the rounding error, and the curvature: (3 K,)."""
-        xp, derivative = array_namespace(z), self.derivative(y, z + shift)
+        xp = array_namespace(z)
+        derivative = self.derivative(y, z + shift)
         return share @ xp.concat([derivative, xp.abs(derivative), self.curvatures(y, z + shift)], axis=1)
 
 
@@ -168,9 +170,11 @@ class _Bracket:
         closed = math.isfinite(low) and math.isfinite(high)
         middle = 0.5 * (low + high) if closed else self.b - math.copysign(self.reach, mean)
         reach = self.reach if closed else 2.0 * self.reach
-        before, secant = math.inf, bend
+        before = math.inf
+        secant = bend
         if self.last is not None:
-            before, secant = abs(self.last[1]), (mean - self.last[1]) / (self.b - self.last[0])
+            before = abs(self.last[1])
+            secant = (mean - self.last[1]) / (self.b - self.last[0])
         newton = self.b - mean / (secant if secant > 1e-12 * self.curvature else self.curvature)
         # A step that did not halve the mean is followed by a bisection: secants alone may creep.
         good = low < newton < high and abs(newton - self.b) <= reach and abs(mean) < 0.5 * before
@@ -375,7 +379,8 @@ class Multinomial(Loss):
         # Where nearly all probabilities are zero or one no step sees far. Divided by their size, scores are tame; the
         # intercepts of softer ones lead to those of harder ones.
         xp = array_namespace(start)
-        heat, b = float(xp.max(total(lambda y, z, share: share @ xp.abs(z)))), start
+        heat = float(xp.max(total(lambda y, z, share: share @ xp.abs(z))))
+        b = start
         while heat > 1.0:
             b = heat * self._matched(_softened(total, heat), b / heat)[0]
             heat = heat / _COOLING
@@ -384,8 +389,11 @@ class Multinomial(Loss):
     def _matched(self, total: Total, start: Array) -> tuple[Array, bool]:
         """Match by Newton or else by scaling, and say whether that was done in some steps."""
         xp = array_namespace(start)
-        b, K = start, start.shape[0]
-        eps, tiny, reach = float(xp.finfo(b.dtype).eps), float(xp.finfo(b.dtype).smallest_normal), 4.0
+        b = start
+        K = start.shape[0]
+        eps = float(xp.finfo(b.dtype).eps)
+        tiny = float(xp.finfo(b.dtype).smallest_normal)
+        reach = 4.0
 
         def state(b: Array) -> tuple[float, float, Array, Array]:
             """Return the loss, what the mean probabilities are off by, and how much, and the mean of their products."""
@@ -418,7 +426,10 @@ class Multinomial(Loss):
                     break
             if trial >= value and trial_error >= error:
                 break
-            b, value, error, (mean, products) = b + step, trial, trial_error, trial_means
+            b = b + step
+            value = trial
+            error = trial_error
+            mean, products = trial_means
         return b - xp.mean(b), error <= max(_NEARLY, _ROUNDING * eps)
 
 

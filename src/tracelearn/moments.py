@@ -60,7 +60,8 @@ class Cancelled:
         """Return that of moments; if they are no difference, their own size."""
         if moments.cancelled is not None:
             return moments.cancelled
-        xp, weight = array_namespace(moments.gram), moments.weight
+        xp = array_namespace(moments.gram)
+        weight = moments.weight
         diagonal = xp.linalg.diagonal(moments.gram)
         return cls(diagonal, moments.target_sq, weight * xp.abs(moments.x_mean), weight * xp.abs(moments.y_mean))
 
@@ -171,7 +172,8 @@ class Moments:
             return first
         if any(part.cancelled is not None for part in parts):
             return sum(parts[1:], start=first)
-        xp, weight = array_namespace(first.gram), sum(part.weight for part in parts)
+        xp = array_namespace(first.gram)
+        weight = sum(part.weight for part in parts)
         # Chan's formula for several parts at once, about the mean of the first.
         x_steps = xp.stack([part.x_mean for part in parts]) - first.x_mean
         y_steps = xp.stack([part.y_mean for part in parts]) - first.y_mean
@@ -248,7 +250,9 @@ class Moments:
 
     def _cancelled_with(self, other: Moments, x_step: Array, y_step: Array, factor: float) -> Cancelled:
         """Add up the sizes of two moments and of the step between their means, given Chan's factor of its square."""
-        xp, ours, theirs = array_namespace(self.gram), Cancelled.of(self), Cancelled.of(other)
+        xp = array_namespace(self.gram)
+        ours = Cancelled.of(self)
+        theirs = Cancelled.of(other)
         x_step, y_step = xp.abs(x_step), xp.abs(y_step)
         # The step itself is rounded as the means are that it is the difference of.
         x_sizes = ours.x_sums / self.weight + theirs.x_sums / other.weight
@@ -268,12 +272,15 @@ class Moments:
         remainder = self - other
         if remainder.weight == 0.0:
             raise ValueError("Expected some samples to be left, got all to forget: make a new model instead.")
-        xp, weight = array_namespace(self.gram), remainder.weight
+        xp = array_namespace(self.gram)
+        weight = remainder.weight
         if remainder.cancelled is None:
             return remainder
         unit = _ROUNDING * float(xp.finfo(self.gram.dtype).eps)
-        x_squares, x_noise = xp.linalg.diagonal(remainder.gram), unit * remainder.cancelled.x_squares
-        y_squares, y_noise = remainder.target_sq, unit * remainder.cancelled.y_squares
+        x_squares = xp.linalg.diagonal(remainder.gram)
+        x_noise = unit * remainder.cancelled.x_squares
+        y_squares = remainder.target_sq
+        y_noise = unit * remainder.cancelled.y_squares
         # Removal can take a variance to zero, which rounding leaves on either side of it, but not further below.
         if bool(xp.any(x_squares < -1e3 * x_noise)) or bool(xp.any(y_squares < -1e3 * y_noise)):
             raise ValueError(
@@ -348,7 +355,9 @@ class Moments:
 
     def uncentred(self) -> Moments:
         """Move the origin back to zero: the moments that a model without intercept learns from."""
-        xp, weight, cancelled = array_namespace(self.gram), self.weight, self.cancelled
+        xp = array_namespace(self.gram)
+        weight = self.weight
+        cancelled = self.cancelled
         if cancelled is not None:
             # Products of means are as far off as the means are.
             cancelled = Cancelled(
@@ -539,7 +548,8 @@ class Accumulator:
 
         The first block has none before it: it is seen about its first row.
         """
-        xp, is_first = array_namespace(values), self.weight == 0.0
+        xp = array_namespace(values)
+        is_first = self.weight == 0.0
         shift = xp.astype(values[0, :], mean.dtype) if is_first else mean
         if is_numpy_array(values):
             if buffer not in self._buffers or len(self._buffers[buffer]) < len(values):
@@ -569,7 +579,9 @@ class Accumulator:
                 self._add_block(x[block].toarray(), y[block], weight[block])
             return self
         merged = self.weight + total
-        x_step, y_step, factor = mean - self.x_mean, y_mean - self.y_mean, self.weight / merged * total
+        x_step = mean - self.x_mean
+        y_step = y_mean - self.y_mean
+        factor = self.weight / merged * total
         targets = weight[:, None] * (y - y_mean)
         self.gram += weighted_gram(x, weight)
         self.gram += factor * np.outer(x_step, x_step) - total * np.outer(mean, mean)
@@ -601,7 +613,8 @@ def _check_alike(first: Moments, second: Moments) -> None:
     """Refuse moments of samples of another kind, or of arrays that cannot be added to the first ones."""
     if first.cross.shape != second.cross.shape:
         raise _different(first.cross.shape, second.cross.shape)
-    expected, got = place(first.x_mean), place(second.x_mean)
+    expected = place(first.x_mean)
+    got = place(second.x_mean)
     if expected != got:
         raise ValueError(
             f"Expected moments in arrays of {expected}, got some of {got}: move these, or merge the models, which does it."

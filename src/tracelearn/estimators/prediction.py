@@ -54,7 +54,8 @@ def _products(rows: Array, coef: Array) -> Array:
     xp = array_namespace(coef)
     if is_sparse(rows) or rows.dtype == coef.dtype:
         return as_dtype(rows, coef.dtype) @ xp.matrix_transpose(coef)
-    n, step = rows.shape[0], max(1, block_bytes(rows, _BLOCK_BYTES) // (8 * rows.shape[1]))
+    n = rows.shape[0]
+    step = max(1, block_bytes(rows, _BLOCK_BYTES) // (8 * rows.shape[1]))
     starts = range(0, n, step)
     parts = [
         as_dtype(rows[start : min(start + step, n), :], coef.dtype) @ xp.matrix_transpose(coef) for start in starts

@@ -212,7 +212,9 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def _in_blocks(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
         """Apply a function of tensors block by block, in double precision and rounded once."""
-        xp, double, n = array_namespace(T), widest(T)["dtype"], T.shape[0]
+        xp = array_namespace(T)
+        double = widest(T)["dtype"]
+        n = T.shape[0]
         is_numpy = not is_non_numpy(T)
         in_place = is_numpy and not getattr(self, "copy", True) and T.flags.writeable
         result: Any = T if in_place else None
@@ -264,7 +266,8 @@ class LinearTransformer(TensorTransformer):
     def inverse_transform(self, X: Any) -> Array:
         """Bring transformed samples, tensors or flat, back to where they were, or as close to it as their entries allow."""
         check_is_fitted(self)
-        Z, shape = X if is_non_numpy(X) else np.asarray(X), self.output_shape_
+        Z = X if is_non_numpy(X) else np.asarray(X)
+        shape = self.output_shape_
         if tuple(Z.shape[1:]) not in (shape, (math.prod(shape),)):
             raise ValueError(
                 f"Expected transformed samples of shape {shape}, or flat, got an array of shape {tuple(Z.shape)}: pass what "
@@ -285,7 +288,8 @@ class LinearTransformer(TensorTransformer):
         W : array of the shape of a transformed sample, or of several, (K, ...), such as ``coef_`` of a model
         """
         check_is_fitted(self)
-        W, shape = W if is_non_numpy(W) else np.asarray(W), self.output_shape_
+        W = W if is_non_numpy(W) else np.asarray(W)
+        shape = self.output_shape_
         if shape not in (tuple(W.shape), tuple(W.shape[1:])):
             raise ValueError(
                 f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {tuple(W.shape)}: pass "

@@ -123,7 +123,8 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
 
     def past_summary(self) -> Summary:
         """Return means and sums of squares, zeros for those that were not wanted."""
-        weight, shape = float(self.n_samples_seen_), self.sample_shape_
+        weight = float(self.n_samples_seen_)
+        shape = self.sample_shape_
         shared = self.shared_axes(shape)
         size = tuple(1 if axis in shared else shape[axis - 1] for axis in range(1, len(shape) + 1))
         # What is not learned is not looked at later, and may be anything.

@@ -126,6 +126,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
 
     def whitener_of(self, C: Array) -> Array:
         """Raise the covariance of a mode, in units of its mean eigenvalue and shrunk, to the power that is asked for."""
-        unit, eye = np.trace(C) / len(C), np.eye(len(C))
+        unit = np.trace(C) / len(C)
+        eye = np.eye(len(C))
         shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else eye) + self.shrinkage * eye
         return symmetric_power(shrunk, self.power, without_variance=1.0)

@@ -99,7 +99,7 @@ def trusted_types() -> list[str]:
 
 
 def full_name(kind: Any) -> str:
-    """Name a type, or a function, so that no other has the name."""
+    """Name a type or a function by its module and its place in it."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -192,8 +192,8 @@ def read_content(payload: bytes, trusted: Iterable[type] = ()) -> Any:
     is_ours = isinstance(document, dict) and list(document) == ["arrays", "content"]
     expect(is_ours, "a document of other parts than arrays and content")
     arrays = _read_arrays(document["arrays"], memoryview(payload)[length + 1 :])
-    known = {full_name(kind): kind for kind in trusted} | known_types()
-    return _Reader(arrays, known).build(document["content"])
+    type_of_name = {full_name(kind): kind for kind in trusted} | known_types()
+    return _Reader(arrays, type_of_name).build(document["content"])
 
 
 def _read_arrays(table: list[tuple[str, list[int], Any]], data: memoryview) -> list[NDArray[Any]]:

@@ -119,7 +119,8 @@ class Gram:
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row, by the matrix of its group where there are several."""
-        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
+        xp = array_namespace(rows)
+        groups = self.matrix.shape[:-2]
         return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     def single(self) -> Gram:
@@ -183,7 +184,8 @@ class SpectralGram(Gram):
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for shifts (R,)."""
-        xp, (values, vectors) = array_namespace(shift), self.eigen
+        xp = array_namespace(shift)
+        values, vectors = self.eigen
         divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
         back = xp.matrix_transpose(vectors)
 
@@ -238,7 +240,9 @@ class InBasis:
         """Return the solve inside the span; outside the shift alone divides."""
         if isinstance(self.inner, SpectralGram) and self.n_groups == 1:
             return self._spectral_solver(shift)
-        xp, basis, inner = array_namespace(shift), self.basis, self.inner.solver(shift)
+        xp = array_namespace(shift)
+        basis = self.basis
+        inner = self.inner.solver(shift)
         back = xp.matrix_transpose(basis)
         level = shift[:1, None] if self.shares_shift else shift[:, None]
 
@@ -250,12 +254,15 @@ class InBasis:
 
     def _spectral_solver(self, shift: Array) -> Rows:
         """Return the solve in one basis of eigenvectors, instead of two changes of basis."""
-        xp, (values, principal) = array_namespace(shift), self._principal
+        xp = array_namespace(shift)
+        values, principal = self._principal
         if values.ndim == 1 and values.dtype == xp.float32:
             # Eigenvalues ascend. Most are too small to matter beside the shift, and what they do is left to the certificate.
             first = count_true(values < _SMALL_SHARE * xp.min(shift))
-            values, principal = values[first:], principal[:, first:]
-        back, removed_share = xp.matrix_transpose(principal), values / (values + shift[:, None])
+            values = values[first:]
+            principal = principal[:, first:]
+        back = xp.matrix_transpose(principal)
+        removed_share = values / (values + shift[:, None])
         return lambda rows: (rows - ((rows @ principal) * removed_share) @ back) / shift[:, None]
 
     def single(self) -> InBasis:
@@ -365,7 +372,8 @@ class Centred:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for the deviations from the mean row, which divides the mean row by the shift."""
-        xp, inner = array_namespace(shift), self.inner.solver(shift)
+        xp = array_namespace(shift)
+        inner = self.inner.solver(shift)
 
         def solve(rows: Array) -> Array:
             mean = xp.mean(rows, axis=0, keepdims=True)
@@ -420,7 +428,8 @@ class Coupled:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for all rows together; outside the contrasts and the basis the shift alone divides."""
-        level, inner = shift[:1, None], self.inner.solver(shift[:1])
+        level = shift[:1, None]
+        inner = self.inner.solver(shift[:1])
 
         def solve(rows: Array) -> Array:
             inside = self._coordinates(rows)
@@ -449,7 +458,8 @@ def compressed(operator: Operator, subspaces: Subspaces) -> Array:
     """See an operator from inside subspaces: the matrix that it is for cores."""
     if isinstance(operator, Passes):
         return operator.compressed(subspaces)
-    like, size = subspaces.bases[0], math.prod(subspaces.core_shape)
+    like = subspaces.bases[0]
+    size = math.prod(subspaces.core_shape)
     cores = array_namespace(like).eye(size, dtype=like.dtype, device=device(like))
     matrix = subspaces.project(operator.apply(subspaces.lift(cores)))
     return 0.5 * (matrix + matrix.T)

@@ -113,11 +113,14 @@ class _Kernel:
     shares_shift = True
 
     def __init__(self, rows: Any) -> None:
-        self._rows, self._gram = rows, Gram((rows @ rows.T).toarray())
+        self._rows = rows
+        self._gram = Gram((rows @ rows.T).toarray())
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
-        A, inner, level = self._rows, self._gram.solver(shift), float(shift[0])
+        A = self._rows
+        inner = self._gram.solver(shift)
+        level = float(shift[0])
         return lambda rows: (rows - (A.T @ inner((A @ rows.T).T).T).T) / level
 
 
@@ -134,7 +137,9 @@ class _Iterations:
 
     def solve(self, rows: Array) -> Array:
         """Solve ``(operator + shift I) w = r`` for every row r."""
-        system, shift, first = self._system, self._shift, self._last is None
+        system = self._system
+        shift = self._shift
+        first = self._last is None
         diagonal = system.diagonal + shift[:, None]
         tol = 1e-10 if first else 1e-4
         self._last = conjugate_gradients(system.apply, rows, shift, diagonal, self._last, tol)

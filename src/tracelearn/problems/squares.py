@@ -34,7 +34,9 @@ class SquaresEvaluation:
 
         Moments that others were subtracted from are off by the rounding of what was there before.
         """
-        fit, xp, B = self.squares, array_namespace(self.value), self.value.shape[0]
+        fit = self.squares
+        xp = array_namespace(self.value)
+        B = self.value.shape[0]
         if fit.variances is None:
             target = summed(fit.target, B)
             return unit * target, xp.zeros_like(target)
@@ -107,7 +109,8 @@ class Squares:
     @classmethod
     def of(cls, moments: Moments, *, ridge: float = 0.0, joint: bool = False, spectral: bool = False) -> Squares:
         """Read moments: one problem for each target, or with ``joint`` one problem of all targets."""
-        xp, weight = array_namespace(moments.gram), moments.weight
+        xp = array_namespace(moments.gram)
+        weight = moments.weight
         matrix = moments.gram * (2.0 / weight)
         lost = moments.cancelled
         return cls(
@@ -128,7 +131,8 @@ class Squares:
         The variances of features say what rounding may do; those of all samples serve each part of them.
         """
         back = array_namespace(basis).matrix_transpose(basis)
-        operator, x_mean = InBasis(self.operator, basis), origin + self.x_mean @ back  # type: ignore[arg-type]
+        operator = InBasis(self.operator, basis)  # type: ignore[arg-type]
+        x_mean = origin + self.x_mean @ back
         return replace(self, operator=operator, cross=self.cross @ back, x_mean=x_mean, variances=variances)
 
     @property
@@ -174,7 +178,8 @@ class Squares:
 
     def evaluate(self, W: Array, near: Any = None) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
-        xp, B = array_namespace(W), self.ridge.shape[0]
+        xp = array_namespace(W)
+        B = self.ridge.shape[0]
         W = xp.reshape(W, self.cross.shape)
         ridge = repeated(self.ridge, W.shape[0])
         half_gradient = 0.5 * self.operator.apply(W) + ridge[:, None] * W - self.cross
@@ -189,7 +194,8 @@ class Squares:
 
     def updater(self, shift: Array, solve: Rows | None = None) -> Callable[[Array, Array], Array]:
         """Return the solve of the normal equations, shifted, whatever W was."""
-        xp, constant = array_namespace(shift), 2.0 * self.cross
+        xp = array_namespace(shift)
+        constant = 2.0 * self.cross
         solve = self.shifted_solver(shift) if solve is None else solve
 
         def update(W: Array, pull: Array) -> Array:
@@ -199,7 +205,9 @@ class Squares:
 
     def with_ridges(self, ridges: Array) -> tuple[Array, Array]:
         """Minimise with each of A ridges and no penalty: rows (A, B K, p) and intercepts (A, B K); the operator is spectral."""
-        xp, (count, p), G = array_namespace(ridges), self.cross.shape, self.n_groups
+        xp = array_namespace(ridges)
+        count, p = self.cross.shape
+        G = self.n_groups
         each = (G, ridges.shape[0], count // G)
         shift = xp.broadcast_to(2.0 * ridges[:, None], each)
         force = xp.broadcast_to(xp.reshape(2.0 * self.cross, (G, 1, -1, p)), (*each, p))

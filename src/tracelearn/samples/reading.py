@@ -151,7 +151,8 @@ def _surveyed(raw: Raw, reader: Reader) -> tuple[Reader, float]:
     dims, dtype = raw.sample_shape, raw.dtype
     if dims is None:
         first = raw.first_samples()
-        dims, dtype = np.shape(first)[1:], getattr(first, "dtype", None)
+        dims = np.shape(first)[1:]
+        dtype = getattr(first, "dtype", None)
     shape = sample_shape(np.broadcast_to(0.0, (1, *dims)), reader.tensor_shape)
     spec = Spec(
         sample_shape=shape,
@@ -192,7 +193,8 @@ def recoded(moments: Moments, before: Spec | None, after: Spec) -> Moments:
 
 def gathered_for(loss: Loss, raw: Raw) -> Raw:
     """Read samples on disk into memory where every iteration would read them again."""
-    n, p = raw.n_samples, math.prod(raw.sample_shape or ())
+    n = raw.n_samples
+    p = math.prod(raw.sample_shape or ())
     is_summed_up = loss.has_moments and (n is None or (2 * n >= p and p <= MANY_ENTRIES))
     return raw if raw.in_memory or is_summed_up else raw.gathered()
 

@@ -237,7 +237,8 @@ class Block:
 
     def take(self, index: Array) -> Block:
         """Keep some of the samples."""
-        xp, index = array_namespace(self.Y), move_to(index, self.Y)
+        xp = array_namespace(self.Y)
+        index = move_to(index, self.Y)
         X = self.X[index] if is_sparse(self.X) else xp.take(self.X, index, axis=0)
         weight = None if self.weight is None else xp.take(self.weight, index, axis=0)
         confounds = None if self.confounds is None else xp.take(self.confounds, index, axis=0)
@@ -258,14 +259,16 @@ class Block:
 
     def add_to(self, fold: Accumulator | None, shape: tuple[int, ...]) -> Accumulator:
         """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
-        xp, X = array_namespace(self.Y), self.X
+        xp = array_namespace(self.Y)
+        X = self.X
         X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
         fold = Accumulator.empty(X.shape[1], self.Y.shape[1], X) if fold is None else fold
         if X.shape[0] == 0:
             return fold
         with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
             fold.add(X, self.Y, self.weight)
-            x_size, y_size = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
+            x_size = float(xp.sum(xp.linalg.diagonal(fold.gram)))
+            y_size = float(xp.sum(fold.target_sq))
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
             self.checked(shape)
@@ -323,7 +326,9 @@ class Samples:
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
         """See one block in memory as all samples."""
-        n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
+        n = block.X.shape[0]
+        K = int(block.Y.shape[1])
+        q = 0 if block.confounds is None else block.confounds.shape[1]
         weight = float(n if block.weight is None else array_namespace(block.weight).sum(block.weight))
         return cls([block], shape, K, weight, n, in_memory=True, n_confounds=q)
 
