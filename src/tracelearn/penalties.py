@@ -93,10 +93,10 @@ class Penalty(Protocol):
     """What solvers and the certificate ask of a penalty."""
 
     def value(self, W: Array, split: Split | None = None) -> Array:
-        """Evaluate the norm (B,), from above where only a split makes it computable."""
+        """Evaluate the norm (B,), or where it has no closed form an upper bound, which the split makes tight."""
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
-        """Evaluate the dual norm (B,), from above; tight when the split comes from an optimum.
+        """Evaluate the dual norm (B,), or an upper bound, which is tight when the split comes from an optimum.
 
         With an ``error`` (B,), bound that of all tensors within such a Euclidean distance of G.
         """

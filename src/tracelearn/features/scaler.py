@@ -112,7 +112,7 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
         return summarise(T, weight, functools.partial(squares, shared=shared, shape=shape), shared)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return means and scales, as far as they are wanted."""
+        """Return the means and scales that ``with_mean`` and ``with_std`` ask for."""
         mean = summary.mean if self.with_mean or self.with_std else None
         if not self.with_std:
             return {"mean_": mean, "var_": None, "scale_": None}

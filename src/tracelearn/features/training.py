@@ -12,7 +12,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy
 from tracelearn.features.summaries import Summary
 from tracelearn.samples.checks import check_range, float_dtype, read_rows, read_weights
-from tracelearn.samples.samples import Local, Raw, as_raw, is_dask, naming
+from tracelearn.samples.samples import Local, Raw, as_raw, errors_name_block, is_dask
 
 __all__ = ["TensorReader", "TensorSamples", "TrainingSamples", "blocks_of", "training_samples"]
 
@@ -146,7 +146,7 @@ class BlockSamples(TrainingSamples):
 
         def summary_of_block(block: tuple[int, Any, Any, Any]) -> Summary:
             first, X, _, weight = block
-            with naming(first):
+            with errors_name_block(first):
                 return _tensor_samples(self.reader, X, weight).total(summarise, numbers_per_sample)
 
         total: Summary = self.raw.execution.total(summary_of_block, self.raw.batches)

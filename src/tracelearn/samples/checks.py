@@ -313,9 +313,11 @@ def _check_real(values: Array, name: str) -> None:
 
 
 def float_dtype(X: Array) -> Any:
-    """Find the dtype of what is learned from X: its own, or for whole numbers and 16 bits the widest of its device."""
+    """Find the dtype of weights learned from X: that of X, or for whole numbers and 16 bits the widest of its device."""
     xp = array_namespace(X)
-    is_float = xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32  # sums would not survive fewer
+    is_float = (
+        xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32
+    )  # with fewer sums lose all accuracy
     return X.dtype if is_float else widest(X)["dtype"]
 
 

@@ -17,7 +17,7 @@ from tracelearn.errors import InputError
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_total_weight, read_rows, sample_shape, warn_of_grid
-from tracelearn.samples.samples import Block, Raw, Samples, naming
+from tracelearn.samples.samples import Block, Raw, Samples, errors_name_block
 from tracelearn.samples.targets import TargetReader, recode
 
 __all__ = ["MANY_ENTRIES", "Reader", "Spec", "gathered_for", "read", "recoded", "summarise"]
@@ -128,7 +128,7 @@ def read(raw: Raw, reader: Reader) -> tuple[Spec, Samples]:
 
     def checked(batch: tuple[int, Any, Any, Any]) -> Block:
         first, X, y, sample_weight = batch
-        with naming(first):
+        with errors_name_block(first):
             _, block = reader.read_block(X, y, sample_weight, first=first, confounds=raw.confounds, is_part=True)
         return block
 
@@ -172,7 +172,7 @@ def summarise(raw: Raw, reader: Reader) -> tuple[Spec, Moments]:
     spec: Spec | None = None
     moments: Moments | None = None
     for first, X, y, weight in raw.batches:
-        with naming(first):
+        with errors_name_block(first):
             block_spec, block = reader.after(spec).read_block(X, y, weight, is_part=True)
             if moments is not None:
                 moments = recoded(moments, spec, block_spec)

@@ -276,13 +276,13 @@ class Block:
 
 
 def in_block(error: ValueError, first: int) -> ValueError:
-    """Say in an error which block it is about."""
+    """Add to an error the first sample of the block that it is about."""
     return InputError(f"{error} (in the block that begins at sample {first})")
 
 
 @contextmanager
-def naming(first: int) -> Iterator[None]:
-    """Say in errors which block they are about, but for the first, which may be all."""
+def errors_name_block(first: int) -> Iterator[None]:
+    """Say in errors about a block where it begins, except for the first block, which is often the only one."""
     try:
         yield
     except ValueError as error:
