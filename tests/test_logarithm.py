@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from tracelearn.search.session import possible_views
 
 from tracelearn import Logarithm, TensorClassifier, load, save
 from tracelearn.datasets import make_epochs
-from tracelearn.search.session import possible_views
 
 
 @pytest.fixture

@@ -75,9 +75,9 @@ class Squares:
     ridge: Array
     x_mean: Array
     y_mean: Array
-    variances: Array | None = None  # of the features (p,); not known of a model of second order, which proves nothing
-    # Variances of features (p,) and targets (B K,) that the rounding of products is in proportion to, where samples were
-    # subtracted: those of what was there before. None where they are the variances themselves.
+    variances: Array | None = None  # of the features (p,); None in a quadratic model, which needs no certificate
+    # Where samples were subtracted: the variances of features (p,) and targets (B K,) before, to which the rounding of products
+    # is proportional. None where nothing was: then it is proportional to the variances themselves.
     x_rounding: Array | None = None
     y_rounding: Array | None = None
 
@@ -108,11 +108,11 @@ class Squares:
 
     @classmethod
     def of(cls, moments: Moments, *, ridge: float = 0.0, joint: bool = False, spectral: bool = False) -> Squares:
-        """Read moments: one problem for each target, or with ``joint`` one problem of all targets."""
+        """State the problems of moments: one for each target, or with ``joint`` one of all targets."""
         xp = array_namespace(moments.gram)
         weight = moments.weight
         matrix = moments.gram * (2.0 / weight)
-        lost = moments.cancelled
+        cancelled = moments.cancelled
         return cls(
             operator=SpectralGram(matrix) if spectral else Gram(matrix),
             cross=moments.cross.T / weight,
@@ -121,14 +121,14 @@ class Squares:
             x_mean=moments.x_mean,
             y_mean=moments.y_mean,
             variances=0.5 * xp.linalg.diagonal(matrix),
-            x_rounding=None if lost is None else lost.x_squares / weight,
-            y_rounding=None if lost is None else lost.y_squares / weight,
+            x_rounding=None if cancelled is None else cancelled.x_squares / weight,
+            y_rounding=None if cancelled is None else cancelled.y_squares / weight,
         )
 
     def lifted(self, basis: Array, origin: Any, variances: Array) -> Squares:
-        """Read problems of coordinates in a basis (p, r) about an origin (p,) as problems of all p features.
+        """Restate problems of coordinates in a basis (p, r) about an origin (p,) as problems of all p features.
 
-        The variances of features say what rounding may do; those of all samples serve each part of them.
+        ``variances`` (p,) bound the rounding error; those of all samples may be given for a subset.
         """
         back = array_namespace(basis).matrix_transpose(basis)
         operator = InBasis(self.operator, basis)  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ class Squares:
 
     @property
     def in_coordinates(self) -> Squares:
-        """The problems of coordinates again, of an operator in a basis: what is not in their span takes no part in products."""
+        """The problems of the coordinates in the basis, which ``lifted`` has restated for all features."""
         operator: Any = self.operator
         return replace(self, operator=operator.inner, cross=self.cross @ operator.basis)
 
@@ -160,12 +160,12 @@ class Squares:
 
     @property
     def rounding_sizes(self) -> tuple[Array, Array]:
-        """The variances of features and of targets that rounding is in proportion to."""
+        """The variances of features and of targets that rounding is proportional to."""
         if self.x_rounding is None or self.y_rounding is None:
             return self.variances, self.target
         return self.x_rounding, self.y_rounding
 
-    @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
+    @property  # not cached: it refers to the squares, and a reference cycle would delay the release of its memory
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
         value = summed(self.target, self.ridge.shape[0])
@@ -189,11 +189,11 @@ class Squares:
         return SquaresEvaluation(summed(value, B), 2.0 * half_gradient, summed(slope, B), self, W)
 
     def shifted_solver(self, shift: Array) -> Rows:
-        """Factor the normal equations, shifted."""
+        """Factor the shifted normal equations."""
         return self.operator.solver(repeated(2.0 * self.ridge + shift, self.cross.shape[0]))
 
     def updater(self, shift: Array, solve: Rows | None = None) -> Callable[[Array, Array], Array]:
-        """Return the solve of the normal equations, shifted, whatever W was."""
+        """Return the solve of the shifted normal equations; its result does not depend on W."""
         xp = array_namespace(shift)
         constant = 2.0 * self.cross
         solve = self.shifted_solver(shift) if solve is None else solve
@@ -204,7 +204,7 @@ class Squares:
         return update
 
     def with_ridges(self, ridges: Array) -> tuple[Array, Array]:
-        """Minimise with each of A ridges and no penalty: rows (A, B K, p) and intercepts (A, B K); the operator is spectral."""
+        """Solve ridge regression for A ridges: weights (A, B K, p) and intercepts (A, B K); the operator must be spectral."""
         xp = array_namespace(ridges)
         count, p = self.cross.shape
         G = self.n_groups
@@ -217,7 +217,7 @@ class Squares:
         return xp.reshape(W, (-1, count, p)), xp.reshape(xp.moveaxis(b, 1, 0), (-1, count))
 
     def intercept(self, W: Array) -> Array:
-        """Let the model pass through the means."""
+        """Find the intercepts with which the model predicts the mean target at the mean sample."""
         return self.y_mean - _row_products(W, self.x_mean)
 
     @property
@@ -236,7 +236,7 @@ class Squares:
         return replace(self, operator=gram, cross=cross, x_mean=x_mean, variances=variances, x_rounding=None)
 
     def single(self) -> Squares:
-        """Return the same problems in single precision, unless its range is too small for them: for choosing, not for answers."""
+        """Return the same problems in single precision, if its range allows: for choosing alpha, not for solutions."""
         xp = array_namespace(self.cross)
         sizes = [float(xp.sum(self.variances)), float(xp.max(self.target)), 1.0]  # type: ignore[arg-type]
         if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):

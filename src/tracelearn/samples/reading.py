@@ -69,7 +69,7 @@ class Reader:
     spec: Spec | None = None
 
     def after(self, spec: Spec | None) -> Reader:
-        """Read what follows samples that are known: of their shape, and with targets of their kind."""
+        """Return a reader of later samples, which must have the shape and the kind of targets of ``spec``."""
         if spec is None:
             return self
         return replace(self, spec=spec, targets=self.targets.after(spec.classes, spec.is_single))
@@ -96,7 +96,7 @@ class Reader:
         xp = array_namespace(rows)
         spec = Spec(
             sample_shape=samples.sample_shape,
-            # What is learned of whole numbers and of 16 bits has the widest dtype: sums would not survive fewer bits.
+            # For whole numbers and 16 bits that of the targets, which is the widest: with fewer bits sums lose all accuracy.
             dtype=rows.dtype if rows.dtype in (xp.float32, xp.float64) else targets.Y.dtype,
             n_targets=int(targets.Y.shape[1]),
             is_flat=samples.is_flat,
@@ -105,7 +105,7 @@ class Reader:
             feature_names=samples.feature_names,
             n_confounds=0 if confounds is None else int(confounds.shape[1]),
         )
-        if before is not None:  # what the first samples were like decides
+        if before is not None:  # the first samples decide all but the classes
             spec = replace(before, classes=spec.classes, n_targets=spec.n_targets)
         return spec, block
 
@@ -123,8 +123,8 @@ def read(raw: Raw, reader: Reader) -> tuple[Spec, Samples]:
     if reader.spec is None:
         reader, weight = _surveyed(raw, reader)
     else:
-        weight = math.nan  # moments count what later samples weigh
-    known: Any = reader.spec
+        weight = math.nan  # not needed: the moments sum up the weights
+    surveyed: Any = reader.spec
 
     def checked(batch: tuple[int, Any, Any, Any]) -> Block:
         first, X, y, sample_weight = batch
@@ -134,21 +134,22 @@ def read(raw: Raw, reader: Reader) -> tuple[Spec, Samples]:
 
     samples = Samples(
         raw.execution.view(checked, raw.batches),
-        known.sample_shape,
-        known.n_targets,
+        surveyed.sample_shape,
+        surveyed.n_targets,
         weight,
         raw.n_samples,
         raw.execution,
-        n_confounds=known.n_confounds,
+        n_confounds=surveyed.n_confounds,
     )
-    return known, samples
+    return surveyed, samples
 
 
 def _surveyed(raw: Raw, reader: Reader) -> tuple[Reader, float]:
-    """Find out what must be known before the first block is read, and what all samples weigh."""
+    """Read all targets once, for what must be known before the first block is read; return also the sum of all weights."""
     survey = reader.targets.survey(raw)
     check_total_weight(survey.weight)
-    dims, dtype = raw.sample_shape, raw.dtype
+    dims = raw.sample_shape
+    dtype = raw.dtype
     if dims is None:
         first = raw.first_samples()
         dims = np.shape(first)[1:]
