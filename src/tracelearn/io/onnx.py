@@ -131,12 +131,15 @@ def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -
     precision = precision or coef.dtype.name
     sample_shape = model.sample_shape_ if not views else views[0].sample_shape_
     if getattr(model, "_class_map", None) is not None:  # linear in the scores, and so in samples
-        shown = to_numpy(model._class_map)
-        coef, intercept = np.tensordot(shown[:-1].T, coef, 1), intercept @ shown[:-1] + shown[-1]
-    kind, count = _KINDS[coef.dtype.name], len(intercept)
+        class_map = to_numpy(model._class_map)
+        coef = np.tensordot(class_map[:-1].T, coef, 1)
+        intercept = intercept @ class_map[:-1] + class_map[-1]
+    kind = _KINDS[coef.dtype.name]
+    count = len(intercept)
     constants = {"coef": coef.reshape(count, -1).T, "intercept": intercept.astype(coef.dtype), "axis": np.array([1])}
     if hasattr(model, "classes_"):
-        labels, is_one = _labels(to_numpy(model.classes_)), count == 1
+        labels = _labels(to_numpy(model.classes_))
+        is_one = count == 1
         constants |= {"classes": labels, "zero": np.zeros((), coef.dtype)}
         nodes = [_SCORES, (_ONE if is_one else _SEVERAL).format("scores"), _LABEL[is_one]]
         nodes += ["prediction = Gather <axis = 0> (classes, index)"]
@@ -175,7 +178,8 @@ def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -
 
 def _transformed(views: Sequence[Any]) -> tuple[str, Nodes]:
     """Make the nodes of transformers, each in double precision and rounded to that of X; return the name of the result."""
-    nodes, T = Nodes(), "X"
+    nodes = Nodes()
+    T = "X"
     for view in views:
         wide = nodes.add("Cast", T, to=_DOUBLE)
         T = nodes.add("CastLike", add_nodes(nodes, view, wide), "X")
