@@ -724,9 +724,9 @@ tensor_shape, tol, max_iter, keep_moments, verbose
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, loss_, \
-best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, best_params_, \
-views_tried_, dual_gap_, objective_, n_iter_, convergence_
+    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, \
+loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
+best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
         As in ``TensorRegressor``; scores are shares of samples whose class is found.
     calibration_slope_ : float
     calibration_offsets_ : array of shape (n_classes,)
@@ -1019,8 +1019,10 @@ def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     split = choice.split
     if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
         return score, error
-    # The best model of each path: models along one path differ too little for their luck to count apart.
-    outcomes = [tried.path.outcomes[[tried.path.best]] for tried in choice.all_tried]
+    # The best model of each path and view: models along one path differ too little for their luck to count apart.
+    paths = [tried.path for tried in choice.all_tried]
+    paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
+    outcomes = [own.outcomes[[own.best]] for own in paths]
     bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
     return score - bias, math.hypot(max(error, spread), bias / 2.0)
 
