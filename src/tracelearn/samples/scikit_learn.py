@@ -60,6 +60,11 @@ def bad_parameter(estimator: BaseEstimator) -> str | None:
     return None
 
 
+def check_parameters(estimator: BaseEstimator) -> None:
+    """Refuse parameters that an estimator does not take, as its ``fit`` does."""
+    estimator._validate_params()
+
+
 __all__ = [
     "BaseComposition",
     "CallbackSupportMixin",
@@ -69,6 +74,7 @@ __all__ = [
     "check_feature_names",
     "check_feature_names_in",
     "check_n_features",
+    "check_parameters",
     "fit_context",
     "get_output_config",
     "make_constraint",
