@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tracelearn.arrays.array_api import to_numpy
 from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.views import what_was_found
 from tracelearn.report.facts import gather
@@ -66,7 +65,7 @@ def model_page(
     X, y, _ = unnamed(X, y, getattr(model, "modes_", None))
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
-    result = compare(model, y, to_numpy(model.predict(X)))
+    result = compare(y, model.predict(X), getattr(model, "classes_", None))
     return render(facts, Evaluation(result, f"{result.total:,} samples"), study)
 
 

@@ -86,11 +86,15 @@ def document(template: str, values: dict[str, Any], *, data: Any = None) -> str:
 
     script = read(f"{template}.js") if data is not None else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    page: str = _templates().get_template(f"{template}.html").render(
-        **values,
-        style=read("base.css") + read(f"{template}.css"),
-        script=script,
-        script_source=f"'sha256-{digest}'" if script else "'none'",
-        data="" if data is None else as_json(data),
+    page: str = (
+        _templates()
+        .get_template(f"{template}.html")
+        .render(
+            **values,
+            style=read("base.css") + read(f"{template}.css"),
+            script=script,
+            script_source=f"'sha256-{digest}'" if script else "'none'",
+            data="" if data is None else as_json(data),
+        )
     )
     return page + "\n"

@@ -136,14 +136,14 @@ class Evaluation:
     folds: Folds | None = None
 
 
-def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
-    """Compare predictions with the truth: labels as a table of counts, numbers as residuals."""
+def compare(truth: Any, predicted: Any, classes: Any = None) -> Confusion | Residuals:
+    """Compare predictions with the truth: labels as a table of counts, or without ``classes`` numbers as residuals."""
     truth, predicted = to_numpy(truth), to_numpy(predicted)
-    if not hasattr(model, "classes_"):
+    if classes is None:
         table = np.asarray(predicted, dtype=float).reshape(len(predicted), -1)
         return Residuals(table, np.asarray(truth, dtype=float).reshape(table.shape) - table)
-    classes = to_numpy(model.classes_).tolist()
-    labels = classes + [label for label in np.unique(truth).tolist() if label not in classes]
+    labels = to_numpy(classes).tolist()
+    labels += [label for label in np.unique(truth).tolist() if label not in labels]
     return Confusion([str(label) for label in labels], confusion_matrix(truth, predicted, labels=labels))
 
 

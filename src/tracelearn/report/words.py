@@ -133,9 +133,7 @@ def lead(facts: ModelFacts) -> str:
         )
     elif count == 1:
         first, second = classes
-        does = (
-            f"separates {second} from {first} by {weighted}: above zero it predicts {second}, below zero {first}"
-        )
+        does = f"separates {second} from {first} by {weighted}: above zero it predicts {second}, below zero {first}"
     else:
         does = (
             f"gives each of {len(classes)} classes ({listed(classes)}) a score, {weighted}, and predicts the class with the "
@@ -222,7 +220,7 @@ def _scores_in_words(facts: ModelFacts, evaluation: Evaluation | None) -> list[s
         folds, (name, _, guess, _) = evaluation.folds, evaluation.result.headline
         mean, error = rounded(folds.mean, folds.standard_error)
         sentences.append(
-            f"On {folds.count} folds, each predicted by a model that was chosen and fitted without it, {name} was {mean} ± {error} "
+            f"On {folds.count} folds, each predicted by a model chosen and fitted without it, {name} was {mean} ± {error} "
             f"(mean ± standard error, corrected for overlapping training sets; {guess} alone: {signed(folds.baseline)})."
         )
     elif facts.chosen is not None:
