@@ -111,7 +111,7 @@ def make_seeds(folder):
         "command": sorted(folder.glob("*.tracelearn")),
         "value": sorted(folder.glob("*.tracelearn")),
         "moments": [folder / "moments.tracelearn"],
-        "checkpoint": list((folder / "run").iterdir()),
+        "checkpoint": list((folder / "run").glob("checkpoint-*")),
         "npz": [folder / "stored.npz", folder / "deflated.npz"],
         "npy": [folder / "c.npy", folder / "fortran.npy"],
     }

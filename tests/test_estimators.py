@@ -24,7 +24,7 @@ from tracelearn.estimators import ZeroWeightsWarning
 from tracelearn.estimators.base import settings_of
 from tracelearn.losses import Huber, SquaredError
 from tracelearn.paper import PaperRegressor
-from tracelearn.problems.forms import choose_form
+from tracelearn.problems.forms import BasisForm, MomentsForm, SamplesForm, choose_form
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.solvers import newton
 
@@ -506,7 +506,7 @@ def test_a_basis_and_moments_give_one_answer(fit_intercept, target_mode, weighte
         "tol": 1e-9,
         "max_iter": 20000,
     }
-    assert form(25, 60) == "basis"
+    assert isinstance(form(25, 60), BasisForm)
     basis = TraceNormRegressor(**options).fit(X, targets, weight)
     assert not hasattr(basis, "moments_")
     moments = TraceNormRegressor(**options, keep_moments=True).fit(
@@ -518,16 +518,20 @@ def test_a_basis_and_moments_give_one_answer(fit_intercept, target_mode, weighte
 
 
 def form(n, p, loss=None, memory=None):
-    """Name the form that so many samples of so many entries are kept in."""
+    """Choose the form that so many samples of so many entries are kept in."""
     drawn = Samples.of(Block(np.zeros((n, p)), np.zeros((n, 1))), (p,))
-    return choose_form(drawn, SquaredError() if loss is None else loss, memory).name
+    return choose_form(drawn, SquaredError() if loss is None else loss, memory)
 
 
 def test_memory_decides_between_a_basis_and_moments():
-    assert form(70, 100, memory=1 << 30) == "moments"
-    assert form(70, 100, memory=4 * 8 * 70 * 100) == "basis"
-    assert form(70, 100, memory=4 * 8 * 70 * 100 - 1) == "matrix-free"
-    assert form(70, 100, Huber(), memory=1 << 30) == "samples"
+    assert isinstance(form(70, 100, memory=1 << 30), MomentsForm)
+    assert isinstance(form(70, 100, memory=4 * 8 * 70 * 100), BasisForm)
+    in_passes = form(70, 100, memory=4 * 8 * 70 * 100 - 1)
+    assert isinstance(in_passes, SamplesForm)
+    assert in_passes.in_passes
+    whole = form(70, 100, Huber(), memory=1 << 30)
+    assert isinstance(whole, SamplesForm)
+    assert not whole.in_passes
 
 
 @every_model

@@ -266,7 +266,7 @@ def test_few_samples_are_solved_for_in_their_span_and_go_on_learning_all_the_sam
     y = X[:, 0, 3] + 0.1 * rng.normal(size=60)
     with caplog.at_level("INFO", logger="tracelearn"):
         model = TraceNormRegressor(alpha=0.1, keep_moments=True, tol=1e-9, verbose=1).fit(X[:30], y[:30])
-    assert "30 samples span at most 30" in caplog.text
+    assert "30 samples span at most 30 of 120 dimensions" in caplog.text
     np.testing.assert_allclose(model.moments_.gram, Moments.of(X[:30].reshape(30, -1), y[:30]).gram, atol=1e-9)
     model.partial_fit(X[30:], y[30:])
     expected = TraceNormRegressor(alpha=0.1, tol=1e-9).fit(X, y)

@@ -36,8 +36,8 @@ def test_one_model_predicts_in_several_threads(rng):
     model = TraceNormRegressor(alpha=0.1).fit(X, X[:, 0, 0])
     alone = model.predict(X)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: model.predict(X), range(20)):
-            np.testing.assert_array_equal(found, alone)
+        for predictions in pool.map(lambda _: model.predict(X), range(20)):
+            np.testing.assert_array_equal(predictions, alone)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -60,6 +60,6 @@ def test_joblib_inside_a_dask_worker_gives_the_bits_of_this_process(expected):
         distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
-        found = client.gather([client.submit(searched, seed, n_jobs=2, pure=False) for seed in (0, 1)])
-        assert found == [searched(0), searched(1)]
+        weights = client.gather([client.submit(searched, seed, n_jobs=2, pure=False) for seed in (0, 1)])
+        assert weights == [searched(0), searched(1)]
         assert client.gather(client.map(fitted, SEEDS)) == expected

@@ -60,7 +60,7 @@ MODELS = {
 @pytest.fixture(params=ROWS)
 def rows(request, monkeypatch):
     if request.param == "neither many nor few":
-        for module in ("sparse", "batch", "sample_loss"):
+        for module in ("sparse_operators", "forms", "sample_loss"):
             monkeypatch.setattr(f"tracelearn.problems.{module}.FEW", 1)
     return ROWS[request.param]()
 

@@ -24,7 +24,7 @@ def fitted(seed: int) -> bytes:
         lambda: TraceNormRegressor(alpha=0.1).fit(X, y),
         lambda: TraceNormRegressor(alpha=0.1, penalty="latent", loss="huber").fit(X, y),
         lambda: TraceNormClassifier(alpha=0.02, loss="log_loss").fit(X, y > 0),
-        lambda: TraceNormRegressor(alpha=0.1, solver="apg").fit(X[:8], y[:8]),
+        lambda: TraceNormRegressor(alpha=0.1, solver="subspaces").fit(X[:8], y[:8]),
     ]
     return np.ascontiguousarray(models[seed % len(models)]().coef_).tobytes()
 

@@ -49,7 +49,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
 
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
     model = getattr(model, "model_", model)  # of lagged recordings: weights over lags and features
-    if hasattr(model, "best_estimator_"):
+    if hasattr(model, "cv_results_"):
         facts["chosen"] = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
     known = ("sample_shape", "classes", "dual_gap", "objective", "n_iter")
     facts |= {name: plain(getattr(model, f"{name}_")) for name in known if getattr(model, f"{name}_", None) is not None}

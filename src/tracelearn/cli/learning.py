@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 
 from tracelearn.arrays.array_api import available_memory, within_limit
 from tracelearn.arrays.linalg import few_threads
@@ -211,9 +211,7 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
     """Learn anew without each fold and score on it; return that, and how flat models do on these folds."""
     measure = accuracy if task.is_classification else r_squared
     baseline = DummyClassifier() if task.is_classification else DummyRegressor()
-    fresh, features = getattr(model, "best_estimator_", model), getattr(model, "features_", None)
-    fresh = clone(fresh).set_params(keep_moments=False)  # of few samples there are better forms than moments
-    fresh = fresh if features is None else make_pipeline(features, fresh)
+    fresh = clone(model).set_params(keep_moments=False)  # of few samples there are better forms than moments
     small = not isinstance(data.X, Source) and data.X.size <= _MOST_COMPARED
     rivals = flat_rivals(task.is_classification) if small else {}
     scores, truths, predictions = [], [], []
@@ -236,14 +234,13 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
     paired = Comparison.of(("model", *rivals), np.array(scores).T[1:], ratio, "score")
     error = corrected_error(paired.scores[0], ratio)
-    folds = Folds(float(mean), float(error), len(scores), hasattr(model, "best_estimator_"), float(guess))
+    folds = Folds(float(mean), float(error), len(scores), False, float(guess))
     compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
     return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), paired
 
 
 def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
     """Gather the facts about a fitted model."""
-    plain = getattr(model, "best_estimator_", model)
     labels, counts = np.unique(data.y, return_counts=True) if task.is_classification else (np.zeros(0), np.zeros(0))
     classes = {str(label): int(count) for label, count in zip(labels.tolist(), counts.tolist(), strict=True)}
     return {
@@ -253,14 +250,14 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "n_samples": len(data.y),
         "sample_shape": [int(size) for size in model.sample_shape_],
         "classes": classes or None,
-        "loss": plain.loss,
+        "loss": getattr(model, "loss_", model.loss),
         "penalty": model.penalty,
-        "alpha": float(np.max(plain.alpha_)),
-        "ridge": float(plain.ridge),
-        "mode_weights": None if plain.mode_weights is None else [float(weight) for weight in plain.mode_weights],
-        "target_mode": bool(plain.target_mode),
-        "scaling": plain.scaling,
-        "view": getattr(model, "view_", None),
+        "alpha": float(np.max(model.alpha_)),
+        "ridge": float(getattr(model, "ridge_", getattr(model, "ridge", 0.0))),
+        "mode_weights": getattr(model, "mode_weights", None),
+        "target_mode": bool(getattr(model, "target_mode", False)),
+        "scaling": getattr(model, "scaling", None),
+        "view": " + ".join(getattr(model, "views_", {})) or None,
         "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
         "dual_gap": float(model.dual_gap_),
         "n_iter": int(model.n_iter_),
@@ -285,8 +282,6 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         with telling("the fit to all samples"):
             data.fit(model)
         model.verbose = 0  # this terminal is of no use to those who load the model
-        if hasattr(model, "cv"):
-            model.best_estimator_.verbose = 0
         evaluation, paired = _cross_validate(model, data, splits, task, bar)
     folds = evaluation.folds
     assert folds is not None

@@ -23,11 +23,11 @@ def _read(path: Path) -> tuple[Any, bool]:
     """Read a model or moments; of a search by cross-validation the model that it chose, and that it was one."""
     thing = load_file(path)
     refuse(
-        getattr(thing, "features_", None) is not None,
-        f"Expected models of samples as they are, got one of the view {getattr(thing, 'view_', '')!r} in {path}: views that were "
-        "learned from other samples do not add up, so fit with --views raw.",
+        hasattr(thing, "views_"),
+        f"Expected models of samples as they are, got a search over views in {path}: views that were learned from other samples "
+        "do not add up, so fit with a number as --alpha.",
     )
-    return getattr(thing, "best_estimator_", thing), hasattr(thing, "best_estimator_")
+    return thing, hasattr(thing, "cv_results_")
 
 
 def _merge(merged: Any, part: Any, *, remove: bool) -> Any:

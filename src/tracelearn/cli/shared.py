@@ -283,8 +283,6 @@ def _values(text: str) -> NDArray[Any]:
 def name_modes(model: Any, modes: Any) -> None:
     """Let a fitted model know what the modes of its samples are called."""
     model.modes_ = modes
-    if getattr(model, "features_", model) is None:
-        model.best_estimator_.modes_ = modes
 
 
 def echo(text: str, *, err: bool = False) -> None:

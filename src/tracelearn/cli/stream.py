@@ -92,8 +92,6 @@ def stream_command(
 
     Every batch is predicted, then learned. Killed at any moment, it goes on with --resume as if nothing had happened.
     """
-    from tracelearn.io.checkpoints import checkpoints_in
-
     if figure is not None:
         check_installed("matplotlib", "plot")
     check_installed("filelock", "stream")
@@ -109,6 +107,8 @@ def stream_command(
     chosen = _task_of(source, task, data)
     kind = tracelearn.TraceNormClassifier if chosen == "classification" else tracelearn.TraceNormRegressor
     model, console = kind(alpha=alpha, forgetting=forgetting), Console(quiet=quiet)
+    from tracelearn.io.checkpoints import checkpoints_in  # what computes is imported where all else is checked
+
     if resume and not quiet and not checkpoints_in(checkpoint):
         echo(f"no checkpoint in {checkpoint}: starting from the first sample")
     total = min((count for count in (source.n_samples, max_samples) if count is not None), default=None)

@@ -38,13 +38,13 @@ class LinearScores:
         rows = read_rows(
             X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
         ).rows
-        wide = widest(rows)["dtype"]
+        wide = widest(self.coef)["dtype"]
         coef = as_dtype(self.coef, wide)
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             scores = _products(rows, coef) + self.intercept
             if confounds is not None:
-                scores = scores + move_to(confounds, rows, wide) @ as_dtype(self.confound_coef, wide).T
-            scores = as_dtype(scores, float_dtype(rows))
+                scores = scores + move_to(confounds, self.coef, wide) @ as_dtype(self.confound_coef, wide).T
+            scores = as_dtype(scores, rows.dtype if is_sparse(rows) else float_dtype(rows))
         check_finite(scores, "scores", overflows=True)
         return self.after(scores)
 

@@ -47,6 +47,7 @@ _MODULES = (
     "samples.modes",
     "samples.reading",
     "search",
+    "search.intervals",
 )
 _PLAIN_KINDS = "biufcSUmM"  # kinds of arrays without Python objects
 _DTYPE = re.compile(rf"[<>|][{_PLAIN_KINDS}][0-9]{{1,6}}(\[[a-zA-Z]+\])?")

@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
+
+from tracelearn import __version__
 
 __all__ = ["FORMAT", "MAGIC", "DamagedFileError", "Header", "open_regular", "read_header", "read_open_header"]
 
@@ -38,7 +39,7 @@ class Header:
     @classmethod
     def of(cls, kind: str, payload: bytes) -> Header:
         """Describe a payload."""
-        unsigned = cls(FORMAT, kind, metadata.version("tracelearn"), len(payload), sha256="")
+        unsigned = cls(FORMAT, kind, __version__, len(payload), sha256="")
         return replace(unsigned, sha256=unsigned.digest(payload))
 
     def digest(self, payload: bytes) -> str:

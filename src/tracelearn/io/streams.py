@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +143,7 @@ def stream(
             refresh_seconds=math.inf if refresh_seconds is None else refresh_seconds,
             on_refresh=on_refresh,
             resumed_from=None if saved is None else saved.progress.n_samples,
+            began_at=time.monotonic(),
         )
         interrupted = False
         try:
@@ -170,7 +171,7 @@ class _Run:
     refresh_seconds: float
     on_refresh: Callable[[StreamReport], None] | None
     resumed_from: int | None
-    began_at: float = field(default_factory=time.monotonic)
+    began_at: float
 
     def follow(self, batches: Iterator[tuple[Any, ...]], classes: Any) -> None:
         """Learn batch by batch; refresh, write checkpoints and report where that is due."""

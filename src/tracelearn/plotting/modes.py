@@ -181,19 +181,16 @@ def check_model(estimator: Any, attribute: str) -> Any:
         within = {"estimators_": "one of its estimators_", "model_": "its model_"}
         advice = next((within[name] for name in within if hasattr(estimator, name)), "a fitted model of tracelearn")
         raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
-    if attribute in _IN_MODES and not _in_modes(estimator, attribute):
+    if attribute in _IN_MODES and not _in_modes(estimator):
         raise ValueError(
-            f"Expected weights in the modes of samples, got those of the view {estimator.view_!r}: draw them with ViewsDisplay."
+            f"Expected weights in the modes of samples, got those of {', '.join(estimator.views_)}: draw them with ViewsDisplay."
         )
     return value
 
 
-def _in_modes(estimator: Any, attribute: str) -> bool:
-    """Tell whether weights are in the modes of samples; those of several linear views are, but not their factors."""
-    shape, best = tuple(estimator.sample_shape_), getattr(estimator, "best_estimator_", None)
-    if best is None or attribute == "mode_factors_":
-        return best is None or tuple(best.sample_shape_) == shape
-    return tuple(estimator.coef_tensor_.shape[-len(shape) :]) == shape
+def _in_modes(estimator: Any) -> bool:
+    """Tell whether weights are in the modes of samples."""
+    return not hasattr(estimator, "views_") or bool(estimator.is_linear_)
 
 
 @dataclass(frozen=True, eq=False)

@@ -167,7 +167,7 @@ def gather(
     known = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
     modes = as_modes(shape, mode_names, coordinates, units, known[-1] if known else None)
     linear: list[ViewPart] = []
-    is_apart = getattr(last, "best_estimator_", last).sample_shape_ != shape
+    is_apart = hasattr(last, "views_") and not last.is_linear_
     parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
     if is_apart:
         # Of a view without weights there is nothing to draw.
@@ -204,7 +204,7 @@ def gather(
 def _views(last: Any, parts: list[ViewPart]) -> list[View]:
     """List the views of the model, and all that were tried."""
     shares = getattr(last, "view_shares_", {})
-    if not shares and getattr(last, "features_", None) is None:
+    if not hasattr(last, "views_") or (len(shares) < 2 and last.is_linear_):
         return []
     found = what_was_found(last, parts)
     names = dict.fromkeys([*shares, *found])

@@ -42,6 +42,7 @@ __all__ = [
     "learning",
     "other_shape",
     "out_of_memory",
+    "read_groups",
     "read_labels",
     "read_numbers",
     "read_rows",
@@ -394,21 +395,22 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     return y, known
 
 
+def _first_missing(values: Array) -> int | None:
+    """Find the first of some objects that stands for a missing value: None, NaN, NaT or pandas' NA."""
+    for i, value in enumerate(values):
+        if value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaN", "NaT")):
+            return i
+    return None
+
+
 def _check_objects(y: Array) -> None:
     """Refuse labels that are missing, or that have no common order."""
-    missing = next(
-        (
-            i
-            for i, one in enumerate(y)
-            if one is None or (not isinstance(one, str) and str(one) in ("nan", "<NA>", "NaT"))
-        ),
-        None,
-    )
+    missing = _first_missing(y)
     if missing is not None:
         raise InputError(
             f"Expected a label for each sample, got none at sample {missing}: fill it in, or drop the sample."
         )
-    kinds = {isinstance(one, str): one for one in y}
+    kinds = {isinstance(label, str): label for label in y}
     if len(kinds) == 2:
         raise InputError(
             f"Expected labels of one kind, got text, {kinds[True]!r}, and {kinds[False]!r}. Unknown label type: write all as one."
@@ -478,6 +480,32 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
             "multiply all weights by a constant first."
         )
     return weight
+
+
+def read_groups(groups: Any, n_samples: int) -> Array | None:
+    """Check the groups of samples, one for each, and return them as an array of NumPy of shape (n_samples,)."""
+    if groups is None:
+        return None
+    if is_non_numpy(groups):
+        groups = to_numpy(groups)
+    else:  # a list may mix kinds, which an array of text would hide
+        groups = np.asarray(groups, dtype=object if isinstance(groups, list | tuple) else None)
+    if groups.shape != (n_samples,):
+        raise InputError(
+            f"Expected groups of shape ({n_samples},), one for each sample, got shape {groups.shape}: pass one column of them."
+        )
+    if groups.dtype.kind in "fc":
+        check_finite(groups, "groups")
+    if groups.dtype.kind == "O":
+        missing = _first_missing(groups)
+        if missing is not None:
+            raise InputError(
+                f"Expected a group for each sample, got none at sample {missing}: fill it in, or drop the sample."
+            )
+        if len({isinstance(group, str) for group in groups}) == 2:
+            raise InputError("Expected groups of one kind, got text among others: write all of them as text.")
+        groups = np.array(groups.tolist())
+    return groups
 
 
 def check_total_weight(total: float) -> None:

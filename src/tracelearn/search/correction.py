@@ -1,11 +1,13 @@
 """The score of what was chosen, corrected for the choice: the best of many is best by luck as well.
 
-The bootstrap of held-out outcomes (Tsamardinos, Greasidou and Borboudakis, 2018): samples are drawn with replacement, the best
-of all models on them is chosen, and judged by the samples that were not drawn.
+Held-out outcomes are drawn with replacement, and the best of all models on the draw is chosen (after Tsamardinos, Greasidou and
+Borboudakis, 2018). What it is better by on the draw than on all samples is luck of the draw. The luck of the samples themselves
+is larger by the root of two: outcomes on a draw vary by both, and both have the same variance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +23,7 @@ _DRAWS = 200
 def optimism(
     outcomes: Sequence[Array], weight: Array, groups: Array | None = None, random_state: object = 0
 ) -> tuple[float, float]:
-    """Find by how much the best held-out score exceeds what it is worth, and the standard deviation of the latter.
+    """Find by how much the best held-out score exceeds what it is worth, and the standard error of the best model's score.
 
     Parameters
     ----------
@@ -47,12 +49,8 @@ def optimism(
     n_units = len(weights)
     random = check_random_state(random_state)
     counts = random.multinomial(n_units, np.full(n_units, 1.0 / n_units), size=_DRAWS).T.astype(float)
-    drawn, left = weights @ counts, weights @ (counts == 0)
-    usable = left > 0
-    if not np.any(usable):
-        return 0.0, 0.0
-    inside = (totals @ counts)[:, usable] / drawn[usable]
-    outside = (totals @ (counts == 0))[:, usable] / left[usable]
-    best = np.argmax(inside, axis=0)[None, :]
-    gaps = np.take_along_axis(inside, best, axis=0) - np.take_along_axis(outside, best, axis=0)
-    return float(np.mean(gaps)), float(np.std(np.take_along_axis(inside, best, axis=0)))
+    on_draws = (totals @ counts) / (weights @ counts)
+    on_all = np.sum(totals, axis=1) / np.sum(weights)
+    best = np.argmax(on_draws, axis=0)
+    luck = on_draws[best, np.arange(_DRAWS)] - on_all[best]
+    return math.sqrt(2.0) * float(np.mean(luck)), float(np.std(on_draws[0]))

@@ -44,7 +44,15 @@ from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Fitted, Settings, ZeroWeightsWarning, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_finite, check_place, learning, read_rows, read_targets, read_weights
+from tracelearn.samples.checks import (
+    check_finite,
+    check_place,
+    learning,
+    read_groups,
+    read_rows,
+    read_targets,
+    read_weights,
+)
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import Block, Samples, as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
@@ -237,8 +245,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         searched, spec = data.searched, data.spec
         y, weight = searched.y, to_numpy(searched.weight)
         labels = np.ravel(data.labels) if is_classifier else data.labels
-        if groups is not None:
-            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)
+        groups = read_groups(groups, len(labels))
         loss = loss_for(self._loss(), spec.n_targets)
         repeats = 1
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
@@ -355,7 +362,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         The latter are flat, one view after the other; see ``coef_by_view_``.
         """
         parts = self._parts_of("coef_by_view_")
-        if not self._is_linear():
+        if not self.is_linear_:
             return self._side_by_side(parts)
         views = self.views_.values()
         W = sum(W if view is None else view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
@@ -365,7 +372,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
     def patterns_(self) -> Array:
         """The covariances of entries of samples with scores where all views are linear in them; else of entries of views."""
         parts = self._parts_of("patterns_by_view_")
-        if not self._is_linear():
+        if not self.is_linear_:
             return self._side_by_side(parts)
         # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
         (view, *_), (W, *_) = self.views_.values(), parts.values()
@@ -378,7 +385,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
     @property
     def coef_tensor_(self) -> Array:
         """The weights as tensors in the modes of samples, whether samples came flat or not."""
-        if not self._is_linear():
+        if not self.is_linear_:
             return self.coef_
         return as_tensors(self.coef_, self.sample_shape_, is_single=self._spec.is_single)
 
@@ -407,8 +414,9 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         parts: dict[str, Array] = vars(self)[name]
         return parts
 
-    def _is_linear(self) -> bool:
-        """Tell whether all views are linear in the samples, so that the model has weights for the samples themselves."""
+    @property
+    def is_linear_(self) -> bool:
+        """Whether all views are linear in the samples, so that the model has weights for the samples themselves."""
         return all(view is None or isinstance(view, LinearTransformer) for view in self.views_.values())
 
     def _target_shape(self) -> tuple[int, ...]:
@@ -425,7 +433,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
     def _only_tensor(self) -> tuple[Array, int]:
         """Find the weights of the samples, or of the only view, and the number of their modes."""
         parts = self._parts_of("coef_by_view_")
-        if self._is_linear():
+        if self.is_linear_:
             return self.coef_tensor_, len(self.sample_shape_)
         if len(parts) > 1:
             raise AttributeError("Expected weights in one set of modes, got those of several views: see coef_by_view_.")
@@ -724,9 +732,9 @@ tensor_shape, tol, max_iter, keep_moments, verbose
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, loss_, \
-best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, best_params_, \
-views_tried_, dual_gap_, objective_, n_iter_, convergence_
+    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, \
+loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
+best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
         As in ``TensorRegressor``; scores are shares of samples whose class is found.
     calibration_slope_ : float
     calibration_offsets_ : array of shape (n_classes,)
@@ -1019,8 +1027,10 @@ def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     split = choice.split
     if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
         return score, error
-    # The best model of each path: models along one path differ too little for their luck to count apart.
-    outcomes = [tried.path.outcomes[[tried.path.best]] for tried in choice.all_tried]
+    # The best model of each path and view: models along one path differ too little for their luck to count apart.
+    paths = [tried.path for tried in choice.all_tried]
+    paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
+    outcomes = [own.outcomes[[own.best]] for own in paths]
     bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
     return score - bias, math.hypot(max(error, spread), bias / 2.0)
 

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
 from tracelearn.errors import InputError, warn
 from tracelearn.estimators.base import LinearModel, TraceNormModel
 from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
@@ -25,7 +25,7 @@ from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporte
 from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty, is_overlapped
 from tracelearn.problems.forms import choose_form
-from tracelearn.samples.checks import learning
+from tracelearn.samples.checks import learning, read_groups
 from tracelearn.samples.reading import Reader, Spec
 from tracelearn.samples.samples import Samples, as_raw
 from tracelearn.samples.scikit_learn import Interval, StrOptions
@@ -170,12 +170,18 @@ class LinearCV(LinearModel):
         """Draw folds, and gather what is learned about the samples."""
         is_classifier = isinstance(self, ClassifierMixin)
         searched, spec = data.searched, data.spec
-        y = np.ravel(searched.y) if is_classifier else searched.y
+        y, labels = (np.ravel(t) if is_classifier else t for t in (searched.y, data.labels))
         weight = to_numpy(searched.weight)
-        if groups is not None:
-            groups = np.asarray(to_numpy(groups) if is_non_numpy(groups) else groups)[data.index]
-        order = None if is_sparse(searched.rows) else canonical_order(to_numpy(searched.rows), y)
-        folds = make_folds(self.cv, y, groups, weight, self.random_state, classifier=is_classifier, order=order)
+        order = None if is_sparse(searched.rows) else data.index[canonical_order(to_numpy(searched.rows), y)]
+        folds = make_folds(
+            self.cv,
+            labels,
+            read_groups(groups, len(labels)),
+            data.weight,
+            self.random_state,
+            classifier=is_classifier,
+            order=order,
+        ).among(data.index)
         loss = loss_for(loss_named(self.loss, for_classes=is_classifier), spec.n_targets)
         scorer = None
         if self.scoring is not None:

@@ -40,6 +40,7 @@ __all__ = [
 # Ridges that are tried, as shares of the total variance of the features; the smaller ones only where the path still rises.
 RIDGES = np.geomspace(1.0, 1e-6, 13)
 SMALLER_RIDGES = np.geomspace(1e-6, 1e-9, 7)[1:]
+_RISE = 1e-3  # of the range of what selects: such a last step is a path that rises
 _LOGISTIC_RIDGES = np.geomspace(1e-2, 1e-6, 5)
 
 # Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
@@ -261,7 +262,7 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
         return _ridge_models(split, grid[point : point + 1], leave_out)
 
     path = _path(split, "ridge", 0.0 * grid, grid, judgement, solve)
-    if ridges is not None or path.end != "smallest":
+    if ridges is not None or np.diff(path.selecting)[-1] <= _RISE * np.ptp(path.selecting):
         return path
     smaller = _judged_ridges(split, SMALLER_RIDGES, leave_out)
     grid = np.concatenate([grid, SMALLER_RIDGES])

@@ -1,0 +1,281 @@
+"""Easy problems on which a search must not fail without a word."""
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.metrics import log_loss, roc_auc_score
+
+from tracelearn import TensorClassifier, TensorRegressor
+
+
+def low_rank(n, *, shape=(6, 5), noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    pattern = np.outer(rng.normal(size=shape[0]), rng.normal(size=shape[1]))
+    X = rng.normal(size=(n, *shape))
+    signal = np.tensordot(X, pattern, axes=2)
+    return X, signal / np.std(signal) + noise * rng.normal(size=n)
+
+
+def bursts(n, *, seed=0, share=0.5):
+    """Signals of two classes that differ in the power of one source."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) < share * n).astype(int)
+    X = rng.normal(size=(n, 3, 40))
+    X[:, 0] *= np.where(y, 2.5, 1.0)[:, None]
+    return X, y
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+def test_samples_without_weight_change_nothing():
+    X, y = low_rank(170)
+    weight = (np.arange(170) >= 10).astype(float)
+    spoilt, spoilt_y = X.copy(), y.copy()
+    spoilt[:10] *= 1e4
+    spoilt_y[:10] = -999.0
+    plain = TensorRegressor().fit(X[10:], y[10:])
+    weighted = TensorRegressor().fit(spoilt, spoilt_y, sample_weight=weight)
+    np.testing.assert_allclose(weighted.predict(X), plain.predict(X), rtol=1e-6)
+    assert weighted.best_score_ == pytest.approx(plain.best_score_)
+
+
+def test_samples_of_little_weight_do_not_choose_the_views():
+    X, y = bursts(160)
+    numbers = y + 0.1 * np.random.default_rng(0).normal(size=160)
+    rng = np.random.default_rng(1)
+    X[:40], numbers[:40] = rng.normal(size=(40, 3, 40)), rng.normal(scale=100.0, size=40)
+    weight = np.where(np.arange(160) < 40, 1e-9, 1.0)
+    model = TensorRegressor().fit(X, numbers, sample_weight=weight)
+    new, new_y = bursts(400, seed=5)
+    assert model.score(new, new_y) > 0.5
+
+
+# --- rare classes, and the order of the rows -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_rare_class_among_many_samples_is_found_whatever_the_order(seed):
+    X, y = bursts(3000, share=0.004)
+    order = np.random.default_rng(seed).permutation(3000)
+    new, new_y = bursts(400, seed=9)
+    model = TensorClassifier(max_time=60).fit(X[order], y[order])
+    assert roc_auc_score(new_y, model.decision_function(new)) > 0.9
+
+
+@pytest.mark.parametrize("n", [90, 900])
+def test_the_order_of_the_rows_decides_nothing(n):
+    X, y = low_rank(n, noise=2.0)
+    order = np.random.default_rng(3).permutation(n)
+    first = TensorRegressor().fit(X, y)
+    second = TensorRegressor().fit(X[order], y[order])
+    np.testing.assert_allclose(second.predict(X), first.predict(X), rtol=1e-5, atol=1e-8)
+
+
+def test_folds_of_groups_that_hold_a_class_alone_have_something_to_learn():
+    X, signal = low_rank(90)
+    y, groups = (signal > 0).astype(int), np.arange(90) // 10
+    y[groups == 4] = 2  # the third class is in one group
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = TensorClassifier().fit(X, y, groups=groups)
+    assert np.all(np.isfinite(model.score_path_))
+
+
+# --- where samples are ---------------------------------------------------------------------------------------------------
+
+
+def test_samples_of_any_source_give_one_model(tmp_path):
+    da = pytest.importorskip("dask.array")
+    X, y = bursts(90)
+    np.savez(tmp_path / "all.npz", X=X, y=y)
+    np.save(tmp_path / "X.npy", X)
+    expected = TensorClassifier().fit(X, y)
+    assert set(expected.views_) != {"raw"}
+    sources = [
+        (tmp_path / "all.npz", None),
+        (np.load(tmp_path / "X.npy", mmap_mode="r"), y),
+        ([(X[:31], y[:31]), (X[31:], y[31:])], None),
+        (da.from_array(X, chunks=(20, 3, 40)), y),
+    ]
+    for samples, targets in sources:
+        model = TensorClassifier().fit(samples, targets)
+        np.testing.assert_allclose(model.decision_function(X), expected.decision_function(X), rtol=1e-8)
+
+
+def test_of_samples_that_do_not_fit_in_memory_some_choose_and_all_are_learned_from(monkeypatch):
+    from tracelearn.search import data
+
+    X, y = bursts(200)
+    monkeypatch.setattr(data, "available_memory", lambda: 100 * 120 * 40)
+    with pytest.warns(UserWarning, match="100 of them, drawn at random, choose"):
+        model = TensorClassifier().fit([(X[:120], y[:120]), (X[120:], y[120:])])
+    new, new_y = bursts(400, seed=5)
+    assert model.score(new, new_y) > 0.85
+    assert model.dual_gap_ <= 1e-6
+
+
+# --- probabilities -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loss", ["auto", "log_loss"])
+def test_probabilities_of_noise_are_no_worse_than_the_shares_of_the_classes(loss):
+    excess = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(60, 4, 5)), np.arange(60) % 4 == 0
+        new_y = np.arange(400) % 4 == 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = TensorClassifier(loss=loss).fit(X, y)
+        prior = log_loss(new_y, np.full(400, 0.25))
+        excess.append(log_loss(new_y, model.predict_proba(rng.normal(size=(400, 4, 5)))) - prior)
+    assert np.max(excess) < 0.1
+    assert np.mean(excess) < 0.03
+
+
+# --- units and offsets ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_offset_of_the_target_does_not_matter(seed):
+    X, y = low_rank(100, seed=seed)
+    plain, moved = TensorRegressor().fit(X, y), TensorRegressor().fit(X, y + 1.7e9)
+    np.testing.assert_allclose(moved.predict(X) - 1.7e9, plain.predict(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("unit", [1e-13, 1e13])
+def test_the_unit_of_samples_does_not_matter(unit):
+    X, y = bursts(80)
+    plain, other = TensorClassifier().fit(X, y), TensorClassifier().fit(unit * X, y)
+    assert next(iter(other.view_shares_)) == next(iter(plain.view_shares_))
+    np.testing.assert_allclose(other.predict_proba(unit * X), plain.predict_proba(X), atol=1e-3)
+
+
+# --- models that are worse than none ---------------------------------------------------------------------------------------
+
+
+def test_a_model_that_predicts_no_better_than_the_mean_says_so():
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="no better than the mean"):
+        TensorRegressor().fit(rng.normal(size=(21, 300)), rng.normal(size=21))
+
+
+def test_a_class_that_is_never_predicted_is_named():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(205, 5, 4)), np.where(np.arange(205) < 5, "rare", "usual")
+    with pytest.warns(UserWarning, match="none of 'rare'"):
+        TensorClassifier().fit(X, y)
+
+
+def test_ridges_go_on_while_the_score_rises():
+    rng = np.random.default_rng(0)
+    # What is learned is in directions of a millionth of the variance.
+    X = rng.normal(size=(200, 30)) * np.where(np.arange(30) < 3, 1e4, 1.0)
+    y = X[:, 3:] @ rng.normal(size=27)
+    model = TensorRegressor(views=None).fit(X, y)
+    assert model.score(X, y) > 0.9
+
+
+# --- copies and outliers ---------------------------------------------------------------------------------------------------
+
+
+def test_copies_of_samples_in_several_folds_are_named():
+    rng = np.random.default_rng(0)
+    X, y = np.tile(rng.normal(size=(30, 4, 5)), (4, 1, 1)), np.tile(np.arange(30) % 2, 4)
+    with pytest.warns(UserWarning, match="exact copies in different folds"):
+        TensorClassifier().fit(X, y)
+
+
+def test_copies_that_groups_hold_together_are_no_mistake():
+    X, y = low_rank(60)
+    X, y, groups = np.tile(X, (2, 1, 1)), np.tile(y, 2), np.tile(np.arange(60), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TensorRegressor().fit(X, y, groups=groups)
+
+
+def test_an_entry_far_from_all_others_is_named():
+    X, y = low_rank(100)
+    X[3, 2, 1] = 1e6
+    with pytest.warns(UserWarning, match=r"entry \(2, 1\) of sample 3"):
+        TensorRegressor().fit(X, y)
+
+
+# --- learning more -------------------------------------------------------------------------------------------------------
+
+
+def test_learning_goes_on_with_views_and_calibration_fixed():
+    X, y = bursts(400)
+    order = np.random.default_rng(0).permutation(400)
+    X, y = X[order], y[order]
+    model = TensorClassifier(keep_moments=True).fit(X[:200], y[:200])
+    slope, views = model.calibration_slope_, model.views_
+    assert set(views) != {"raw"}
+    model.partial_fit(X[200:], y[200:])
+    again = TensorClassifier(keep_moments=True).fit(X[:200], y[:200])
+    np.testing.assert_allclose(model.calibration_slope_, slope)
+    assert model.moments_.weight == pytest.approx(400.0)
+    assert "best_score_" in model.stale_
+    assert not np.allclose(model.decision_function(X), again.decision_function(X), rtol=1e-3)
+    assert model.score(*bursts(300, seed=7)) > 0.9
+
+
+def test_moments_of_a_loss_without_them_are_refused_before_anything_is_learned():
+    X, y = bursts(60)
+    with pytest.raises(ValueError, match="Expected keep_moments=False with loss='log_loss'"):
+        TensorClassifier(loss="log_loss", keep_moments=True).fit(X, y)
+
+
+# --- memory --------------------------------------------------------------------------------------------------------------
+
+
+def test_two_thousand_classes_take_no_gigabytes():
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(500), 2)
+    X = (rng.normal(size=(500, 4, 4))[y] + 0.1 * rng.normal(size=(1000, 4, 4))).astype(np.float32)
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        TensorClassifier(views=[("raw", None)]).fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.3 * 2**30
+
+
+# --- scores --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_score_is_corrected_for_the_choice_and_results_stay_raw():
+    scores, raw = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = TensorClassifier().fit(rng.normal(size=(60, 4, 30)), np.arange(60) % 2)
+        scores.append(model.best_score_)
+        raw.append(model.raw_score_)
+        assert model.cv_results_["mean_test_score"][model.best_index_] == pytest.approx(model.raw_score_)
+    assert np.mean(scores) < np.mean(raw) - 0.01
+    assert abs(np.mean(scores) - 0.5) < abs(np.mean(raw) - 0.5)
+
+
+def test_intervals_hold_as_many_new_targets_as_they_say():
+    X, y = low_rank(1100, noise=1.0)
+    model = TensorRegressor().fit(X[:100], y[:100])
+    lower, upper = model.predict_interval(X[100:], level=0.8)
+    inside = np.mean((lower <= y[100:]) & (y[100:] <= upper))
+    assert 0.72 < inside < 0.9
+
+
+def test_every_view_and_path_is_listed_with_its_reason():
+    X, y = bursts(80)
+    model = TensorClassifier().fit(X, y)
+    tried = model.views_tried_
+    assert {"views", "path", "score", "score_se", "explained", "seconds", "taken", "reason"} == set(tried)
+    assert len({len(column) for column in tried.values()}) == 1
+    assert set(model.views_) <= set(tried["views"])
+    walked = [taken for path, taken in zip(tried["path"], tried["taken"], strict=True) if path != "screening"]
+    assert sum(walked) == 1
