@@ -48,9 +48,8 @@ train, test = slice(0, 400), slice(400, 600)
 # tiny.
 
 cv = TraceNormRegressorCV().fit(X[train], y[train])
-path = cv.path_
 fig, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
-PathDisplay(alphas=path["alpha"], values=path["ranks"], labels=NAMES["mode_names"], quantity="rank").plot(axes[0])
+PathDisplay.from_path(cv, **NAMES, ax=axes[0])
 PathDisplay.from_estimator(cv, ax=axes[1])
 plt.show()
 

@@ -100,9 +100,8 @@ print("chosen:", ", ".join(model.views_))
 # right, which show how the signals change with the score. First the three models of one view each.
 
 names = {"mode_names": ("sensor", "time"), "coordinates": [np.arange(24), times], "units": [None, "s"]}
-fig, axes = plt.subplots(3, 2, figsize=(9, 8.5), layout="constrained")
-for row, one in zip(axes, alone.values(), strict=True):
-    ViewsDisplay.from_estimator(one, n_sources=2, ax=row, **names)
+for one in alone.values():
+    ViewsDisplay.from_estimator(one, n_sources=2, **names)
 plt.show()
 
 # %%
