@@ -15,9 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
-
-VIEWS = ()
-
 from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 
 from tracelearn import (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from properties.inputs import ALPHAS, assert_certified, attempt, bits, datasets, tries
+from properties.inputs import ALPHAS, OUTCOMES, assert_certified, attempt, bits, datasets, tries
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
