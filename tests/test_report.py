@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
-from tracelearn.search.session import VIEWS
+from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
@@ -33,7 +33,6 @@ from tracelearn.datasets import make_low_rank_regression
 from tracelearn.plotting.modes import cv_curve
 from tracelearn.plotting.views import view_in_words
 from tracelearn.report import model_page, result_page, write_model_page
-from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import _COMPUTED, Evaluation, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Residuals, compare

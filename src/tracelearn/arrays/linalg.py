@@ -112,7 +112,8 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
     for a, b in _cubics((1.0 + largest) ** -0.5):
         step = -b * (root if inverse is None else inverse @ root)
         step[..., d, d] += a
-        inverse, root = step if inverse is None else step @ inverse, root @ step
+        inverse = step if inverse is None else step @ inverse
+        root = root @ step
     keep = inverse * -((1.0 + size) ** -0.5)
     keep[..., d, d] += 1.0
     # Where all singular values are below the level, what is left is exactly zero.
@@ -124,7 +125,8 @@ def _cubics(least: float) -> Iterator[tuple[float, float]]:
     """Bring numbers from ``least`` to 1 near 1 by steps ``x (a - b x**2)``, the best of this form (Chen and Chow, 2014)."""
     while least < 0.9999:
         scale = math.sqrt(3.0 / (1.0 + least + least**2))
-        a, b = 1.5 * scale, 0.5 * scale**3
+        a = 1.5 * scale
+        b = 0.5 * scale**3
         yield a, b
         least = least * (a - b * least**2)
 
@@ -149,7 +151,9 @@ def pairwise_grams(
     -------
     arrays of shape (K - 1, q, K - 1, q), (K - 1, q, K - 1) and (K - 1, K - 1)
     """
-    xp, (n, q), K = array_namespace(share), X.shape, coupling.shape[1]
+    xp = array_namespace(share)
+    n, q = X.shape
+    K = coupling.shape[1]
     kind = {"dtype": share.dtype, "device": device(share)}
     pairs = [(k, m) for m in range(K) for k in range(m)]
     grams = [xp.zeros((q, q), **kind) for _ in pairs]
@@ -277,7 +281,9 @@ def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     For a small matrix it multiplies with the inverse of the factor. Elsewhere than on a processor many small products wait for
     each other, and so do the rows of an inverse.
     """
-    xp, p, is_numpy = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
+    xp = array_namespace(matrix)
+    p = matrix.shape[0]
+    is_numpy = isinstance(matrix, np.ndarray)
     for is_lifted in (False, True):
         if is_lifted:  # positive definite but for rounding: lift the spectrum by what that is worth
             largest = float(xp.max(xp.abs(xp.linalg.diagonal(matrix) + shift)))
@@ -323,13 +329,16 @@ class _Substitution:
     def solve(self, rows: Array) -> Array:
         """Solve ``L L' w = r`` for every row r."""
         self._solves += 1
-        L, is_numpy = self._L, isinstance(self._L, np.ndarray)
+        L = self._L
+        is_numpy = isinstance(self._L, np.ndarray)
         if self._inverse is None and is_numpy and self._solves > 100:
             self._inverse = _invert_lower(L)
         if self._inverse is not None:
             return _times_inverse(self._inverse, rows)
         if not self._blocks:
-            size, step, inv = L.shape[0], _BLOCK if is_numpy else _LARGE_BLOCK, array_namespace(rows).linalg.inv
+            size = L.shape[0]
+            step = _BLOCK if is_numpy else _LARGE_BLOCK
+            inv = array_namespace(rows).linalg.inv
             parts = [slice(start, min(start + step, size)) for start in range(0, size, step)]
             self._blocks = [(part, inv(L[part, part])) for part in parts]
         W = array_namespace(rows).zeros_like(rows)
@@ -355,7 +364,8 @@ def _invert_lower(L: Array) -> Array:
     if size <= 96:
         return xp.linalg.inv(L)
     half = size // 2
-    top, bottom = _invert_lower(L[:half, :half]), _invert_lower(L[half:, half:])
+    top = _invert_lower(L[:half, :half])
+    bottom = _invert_lower(L[half:, half:])
     corner = -(bottom @ (L[half:, :half] @ top))
     nothing = xp.zeros((half, size - half), dtype=L.dtype, device=device(L))
     return xp.concat([xp.concat([top, nothing], axis=1), xp.concat([corner, bottom], axis=1)])
@@ -440,7 +450,8 @@ def conjugate_gradients(
     W = xp.zeros_like(rows) if start is None else start
     residual = rows if start is None else rows - apply(W) - shift[:, None] * W
     scaled = residual / diagonal
-    direction, square = scaled, xp.sum(residual * scaled, axis=1)
+    direction = scaled
+    square = xp.sum(residual * scaled, axis=1)
     goal = tol**2 * square + float(xp.finfo(rows.dtype).eps) ** 2 * xp.sum(rows**2 / diagonal, axis=1)
     ones, zeros = xp.ones_like(square), xp.zeros_like(square)
     for iteration in range(200):

@@ -293,13 +293,13 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         report = reporter(type(self).__name__, self.verbose)
         solved: dict[_Node, Fitted] = {}
 
-        def solve(part: Tree) -> Moments:
+        def solve(subtree: Tree) -> Moments:
             """Solve the nodes of a tree, the lower ones first, and return the moments of all classes below."""
-            if not isinstance(part, tuple):
-                return moments[part]
-            left, right = (solve(child) for child in part)
-            both = _with_target(left, -1.0) + _with_target(right, 1.0)
-            node = _node(part)
+            if not isinstance(subtree, tuple):
+                return moments[subtree]
+            first, second = (solve(child) for child in subtree)
+            both = _with_target(first, -1.0) + _with_target(second, 1.0)
+            node = _node(subtree)
             solved[node] = fit_linear(both, node_spec, settings, start=warm_starts.get(node), report=report)
             warn_of_fit(solved[node], settings, "TraceNormClassifier")
             return both
@@ -312,7 +312,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     def _publish(self, spec: Spec, class_moments: list[Moments], grown: _Grown) -> None:
         """Write all fitted attributes: nothing else does."""
-        labels, fits = spec.classes.tolist(), list(grown.nodes.values())  # type: ignore[union-attr]
+        labels = spec.classes.tolist()
+        fits = list(grown.nodes.values())  # type: ignore[union-attr]
         for name in ("modes_", "feature_names_in_", "confound_coef_"):
             if name in vars(self):
                 delattr(self, name)
@@ -510,7 +511,7 @@ def _node(tree: tuple[Tree, Tree]) -> _Node:
 
 
 def _nodes(tree: Tree) -> Iterator[_Node]:
-    """Walk the nodes from the root down, left before right."""
+    """Walk the nodes from the root down, the first side before the second."""
     if isinstance(tree, tuple):
         yield _node(tree)
         for child in tree:
@@ -518,18 +519,18 @@ def _nodes(tree: Tree) -> Iterator[_Node]:
 
 
 def _pruned(tree: Tree, with_samples: set[int]) -> Tree:
-    """Cut off the classes that have no samples; None where nothing is left."""
+    """Cut off the classes that have no samples; None where no class has any."""
     if not isinstance(tree, tuple):
         return tree if tree in with_samples else None
-    left, right = (_pruned(child, with_samples) for child in tree)
-    if left is None or right is None:
-        return right if left is None else left
-    return left, right
+    first, second = (_pruned(child, with_samples) for child in tree)
+    if first is None or second is None:
+        return second if first is None else first
+    return first, second
 
 
 def _ordered(tree: Tree) -> Tree:
-    """Put the side with the smallest index left, so that equal trees look equal and 1 means the later of two classes."""
+    """Put the side with the smallest class index first, so that equal trees compare equal and the second side is coded 1."""
     if not isinstance(tree, tuple):
         return tree
-    left, right = (_ordered(child) for child in tree)
-    return (left, right) if min(_leaves(left)) < min(_leaves(right)) else (right, left)
+    first, second = (_ordered(child) for child in tree)
+    return (first, second) if min(_leaves(first)) < min(_leaves(second)) else (second, first)

@@ -70,7 +70,8 @@ class OnlineModel(TraceNormModel):
 
     def _refit(self, spec: Spec, moments: Moments) -> None:
         """Solve for moments, from the last solution."""
-        settings, name = settings_of(self), type(self).__name__
+        settings = settings_of(self)
+        name = type(self).__name__
         fitted = fit_linear(moments, spec, settings, start=self._warm_start, report=reporter(name, self.verbose))
         self._publish(spec, moments, fitted)
         warn_of_fit(fitted, settings, name, rounding=moments.rounding_share)
@@ -78,7 +79,7 @@ class OnlineModel(TraceNormModel):
     def _with_more(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any, *, may_grow: bool
     ) -> tuple[Spec, Moments]:
-        """Find the moments of the samples so far and of these, and what is known of them."""
+        """Return the ``Spec`` and the moments of all samples, those so far and these."""
         past = getattr(self, "moments_", None)
         if past is None and hasattr(self, "coef_"):
             raise ValueError(
@@ -102,10 +103,10 @@ class OnlineModel(TraceNormModel):
             return named, recoded(moments, spec, named)
         self._check_confounds(confounds)
         check_place(X, past.x_mean, f"{type(self).__name__}.partial_fit()")
-        known = reader.after(before)
+        reader_of_batch = reader.after(before)
         if classes is not None:
-            known = replace(known, targets=reader.targets)
-        spec, samples = read(raw, known)
+            reader_of_batch = replace(reader_of_batch, targets=reader.targets)
+        spec, samples = read(raw, reader_of_batch)
         return spec, samples.moments(recoded(past, before, spec).scaled(self.forgetting))
 
     @available_if(has_moments)
@@ -152,7 +153,8 @@ class OnlineModel(TraceNormModel):
             Where ``forgetting`` is below 1, weights are what it has left of them: ``forgetting ** k`` times those they came
             with, for samples that k calls of ``partial_fit`` followed.
         """
-        moments, spec = _moments_of(self), self._spec
+        moments = _moments_of(self)
+        spec = self._spec
         self._check_confounds(confounds)
         if isinstance(self, ClassifierMixin):
             self._refuse_balanced()
@@ -164,7 +166,8 @@ class OnlineModel(TraceNormModel):
 
     def _aligned(self, other: Any) -> tuple[Spec, Moments, Moments]:
         """Return the moments of this model and of another, coded alike, and what is known of the samples of both."""
-        moments, spec = _moments_of(self), self._spec
+        moments = _moments_of(self)
+        spec = self._spec
         if isinstance(self, ClassifierMixin):
             self._refuse_balanced()
         others = other if isinstance(other, Moments) else _moments_of(other)
@@ -196,7 +199,8 @@ class OnlineModel(TraceNormModel):
                 f"Expected a model of as many confounds, {spec.n_confounds}, got one of {n_confounds}: only models of samples "
                 "of one kind can be merged."
             )
-        names, other_names = spec.feature_names, getattr(other, "feature_names_in_", None)
+        names = spec.feature_names
+        other_names = getattr(other, "feature_names_in_", None)
         if names is not None and other_names is not None and list(names) != list(other_names):
             raise ValueError(
                 "Expected a model with the same feature names, got others: bring the columns into one order."

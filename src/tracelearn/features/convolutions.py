@@ -275,7 +275,8 @@ class Convolutions(TensorTransformer):
 
         Their average, if that is asked for, is one signal; what cancels but for rounding is exactly zero, too.
         """
-        xp, time = array_namespace(T), layout.time_axis + 1
+        xp = array_namespace(T)
+        time = layout.time_axis + 1
         others = [axis for axis in range(1, T.ndim) if axis != time]
         T = xp.permute_dims(as_dtype(T, widest(T)["dtype"]), (*others, 0, time))
         T = xp.reshape(T, (-1, *T.shape[-2:]))
@@ -293,9 +294,10 @@ class Convolutions(TensorTransformer):
         return xp.where(is_signal, average, xp.zeros_like(average))
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Draw samples from a block, see ``draws``, and find the thresholds that follow from them."""
+        """Draw samples from a block (see ``draws.py``) and find the quantiles of their filtered signals: the thresholds."""
         layout = self.layout(tuple(T.shape[1:]))
-        xp, (units, sizes) = array_namespace(T), unit_signals(self.signals(T, layout))
+        xp = array_namespace(T)
+        units, sizes = unit_signals(self.signals(T, layout))
         if not np.finfo(np.float64).tiny < float(xp.max(sizes)) ** 2 < np.inf:
             check_range(T, "X")
         sizes = to_numpy(sizes)[..., 0]
@@ -309,19 +311,22 @@ class Convolutions(TensorTransformer):
         sample_of_draw = sample_of_draw.reshape(_N_DRAWS, -1)  # (draws, channels)
         drawn = to_numpy(xp.take(units, xp.asarray(samples, device=device(T)), axis=1))
         channels = np.arange(len(sizes))
-        quantiles, pairs = layout.quantiles, layout.pairs[..., None, None]
+        quantiles = layout.quantiles
+        pairs = layout.pairs[..., None, None]
         draw_of_threshold = np.arange(quantiles.size).reshape(quantiles.shape) % _N_DRAWS
         levels = np.empty((*quantiles.shape, len(sizes)))
         # So many waveforms at a time that their signals stay in cache.
         step = max(1, _CACHED // (drawn[:, 0].size * quantiles.shape[-1]))
         for d, start in itertools.product(range(len(quantiles)), range(0, len(WAVEFORMS), step)):
-            some = slice(start, start + step)
-            draws, later, sign = draw_of_threshold[d, some], pairs[some, 0], pairs[some, 1, ..., None]
+            waveforms = slice(start, start + step)
+            draws = draw_of_threshold[d, waveforms]
+            later = pairs[waveforms, 0]
+            sign = pairs[waveforms, 1, ..., None]
             chosen = sample_of_draw[draws]  # (waveforms, thresholds, channels)
             second_channels = (channels + later) % len(channels)
             signals = _pair(drawn[channels, chosen], drawn[second_channels, chosen], sign)
-            level = _quantiles(signals, WAVEFORMS[some], layout.dilations[d], quantiles[d, some])
-            levels[d, some] = level * np.where(level > 0, smallest[draws], largest[draws])
+            level = _quantiles(signals, WAVEFORMS[waveforms], layout.dilations[d], quantiles[d, waveforms])
+            levels[d, waveforms] = level * np.where(level > 0, smallest[draws], largest[draws])
         mean = np.moveaxis(np.stack([levels, lowest[draw_of_threshold]], axis=-1), 3, 2)
         return Thresholds(float(array_namespace(weight).sum(weight)), mean, [])
 
@@ -330,7 +335,7 @@ class Convolutions(TensorTransformer):
         return Thresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the thresholds and where they belong."""
+        """Return the thresholds, and the time axis and dilations that they belong to."""
         layout = self.layout(shape)
         size = (len(layout.dilations), len(WAVEFORMS), layout.n_channels, layout.n_thresholds)
         thresholds, draws = np.moveaxis(summary.mean.reshape(*size, 2), -1, 0)
@@ -348,13 +353,15 @@ class Convolutions(TensorTransformer):
         layout = self.layout(tuple(T.shape[1:]))
         # The waveforms that look at one pair are convolved at once.
         most_waveforms = int(np.max(np.unique(layout.pairs, axis=0, return_counts=True)[1]))
-        n, step = T.shape[0], max(1, _CACHED // (max(LENGTH + 1, most_waveforms) * math.prod(T.shape[1:])))
+        n = T.shape[0]
+        step = max(1, _CACHED // (max(LENGTH + 1, most_waveforms) * math.prod(T.shape[1:])))
         blocks = [self.shares(T[start : min(n, start + step), ...], layout) for start in range(0, n, step)]
         return array_namespace(T).concat(blocks)
 
     def shares(self, T: Array, layout: Layout) -> Array:
         """Find the shares of samples that are few enough for their convolutions to stay in cache."""
-        xp, signals = array_namespace(T), self.signals(T, layout)
+        xp = array_namespace(T)
+        signals = self.signals(T, layout)
         units, sizes = unit_signals(signals)
         largest = np.max(np.abs(self.thresholds_), axis=(0, 1, 3))[:, None]
         scale = np.where(largest > 0, largest, 1.0)
@@ -414,7 +421,9 @@ def _points(signals: Array, dilation: int) -> list[Array]:
 
     Beyond its ends a signal stays at its first and its last value.
     """
-    xp, times, reach = array_namespace(signals), signals.shape[-1], dilation * (LENGTH // 2)
+    xp = array_namespace(signals)
+    times = signals.shape[-1]
+    reach = dilation * (LENGTH // 2)
     before, after = (
         xp.broadcast_to(end, (*signals.shape[:-1], reach)) for end in (signals[..., :1], signals[..., -1:])
     )
@@ -425,7 +434,8 @@ def _points(signals: Array, dilation: int) -> list[Array]:
 
 def _pair(first: Array, second: Array, sign: Any) -> Array:
     """Add or subtract signals of root mean square one; what cancels but for rounding is exactly zero."""
-    xp, both = array_namespace(first), first + sign * second
+    xp = array_namespace(first)
+    both = first + sign * second
     return xp.where(xp.mean(both**2, axis=-1, keepdims=True) > CANCELLED**2, both, xp.zeros_like(both))
 
 

@@ -79,6 +79,7 @@ def column_of_table(table: Table, name: Name) -> Column:
 def _read_column(
     table: Table, name: Name, shape: tuple[int, ...], dtype: np.dtype[Any], start: int, rows: int
 ) -> Iterator[NDArray[Any]]:
+    """Yield a column, or several as one array, in blocks from the row ``start`` on."""
     names = (name,) if isinstance(name, str) else name
     for batch in table.batches(names, start, rows):
         yield to_array(batch, name, shape, dtype, start)

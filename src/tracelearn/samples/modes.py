@@ -237,7 +237,8 @@ def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:
 
 def modes_of_mne(X: Any) -> Modes:
     """Name channels, frequencies and times of epochs, without channels that are bad or not of the brain."""
-    kinds, bad = X.get_channel_types(), set(X.info["bads"])
+    kinds = X.get_channel_types()
+    bad = set(X.info["bads"])
     of_brain = [
         n for n, kind in zip(X.ch_names, kinds, strict=True) if kind not in _AUXILIARY and n not in bad
     ] or list(X.ch_names)
@@ -259,18 +260,19 @@ def events_of(X: Any) -> Any:
 
 def _positions(X: Any, channels: list[str]) -> Array | None:
     """Project sensors on a plane: the distance from the vertex is the angle at the centre of a sphere through all of them."""
-    places = {one["ch_name"]: one["loc"][:3] for one in X.info["chs"]}
-    points = np.array([places[name] for name in channels], dtype=float)
-    known = np.all(np.isfinite(points)) and np.all(np.any(points != 0.0, axis=1))
-    if not known or len(np.unique(points.round(4), axis=0)) < max(len(points), 3):
+    location_of = {channel["ch_name"]: channel["loc"][:3] for channel in X.info["chs"]}
+    points = np.array([location_of[name] for name in channels], dtype=float)
+    has_positions = np.all(np.isfinite(points)) and np.all(np.any(points != 0.0, axis=1))
+    if not has_positions or len(np.unique(points.round(4), axis=0)) < max(len(points), 3):
         return None
     centre = np.zeros(3)
     if len(points) > 4:
         system = np.column_stack([2.0 * points, np.ones(len(points))])
         centre = np.linalg.lstsq(system, np.sum(points**2, axis=1), rcond=None)[0][:3]
     x, y, z = (points - centre).T
-    angle, across = np.arctan2(np.hypot(x, y), z), np.maximum(np.hypot(x, y), 1e-12)
-    return np.column_stack([x, y]) * (angle / (0.5 * np.pi) / across)[:, None]
+    angle = np.arctan2(np.hypot(x, y), z)
+    radius = np.maximum(np.hypot(x, y), 1e-12)
+    return np.column_stack([x, y]) * (angle / (0.5 * np.pi) / radius)[:, None]
 
 
 def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = None) -> Mode:
@@ -285,10 +287,11 @@ def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = No
 def _check_same(modes: Modes, known: Modes | None, whose: str = "fit") -> None:
     if known is None:
         return
-    own, given = [mode.name for mode in known], [mode.name for mode in modes]
+    expected = [mode.name for mode in known]
+    names = [mode.name for mode in modes]
     refuse(
-        own != given,
-        f"Expected samples with the modes {', '.join(own)} as in {whose}, got {', '.join(given)}: rename or transpose "
+        names != expected,
+        f"Expected samples with the modes {', '.join(expected)} as in {whose}, got {', '.join(names)}: rename or transpose "
         "them, or pass a plain array.",
     )
     _check_entries(modes, known, whose)
@@ -316,24 +319,24 @@ def _check_entries(modes: Modes, known: Modes, whose: str) -> None:
         )
 
 
-def _difference(known: Array, given: Array) -> str:
-    """Say how coordinates differ; those that only count are none."""
-    for values in (known, given):
-        if values.dtype.kind in "iu" and np.array_equal(values, np.arange(len(values))):
+def _difference(expected: Array, values: Array) -> str:
+    """Say how coordinates differ, or "": coordinates 0, 1, 2, ... are indices that were never named, and agree with all."""
+    for coordinates in (expected, values):
+        if coordinates.dtype.kind in "iu" and np.array_equal(coordinates, np.arange(len(coordinates))):
             return ""
-    if known.shape != given.shape:
-        sizes = f"{len(given)} of them instead of {len(known)}"
-        for more, fewer, word in ((given, known, "with the new"), (known, given, "without")):
-            new = [value for value in more.tolist() if value not in set(fewer.tolist())]
-            if new and len(more) > len(fewer):
-                return f"{sizes}, {word} {new[0]}"
+    if expected.shape != values.shape:
+        sizes = f"{len(values)} of them instead of {len(expected)}"
+        for longer, shorter, word in ((values, expected, "with the new"), (expected, values, "without")):
+            unmatched = [value for value in longer.tolist() if value not in set(shorter.tolist())]
+            if unmatched and len(longer) > len(shorter):
+                return f"{sizes}, {word} {unmatched[0]}"
         return sizes
-    if "U" in (known.dtype.kind, given.dtype.kind):
-        other = known.astype(str) != given.astype(str)
+    if "U" in (expected.dtype.kind, values.dtype.kind):
+        differs = expected.astype(str) != values.astype(str)
     else:
-        other = ~np.isclose(known, given, rtol=1e-5, atol=1e-6 * float(np.max(np.abs(known), initial=0.0)))
-    at = int(np.argmax(other))
-    return f"{given[at]} instead of {known[at]} at index {at}" if other[at] else ""
+        differs = ~np.isclose(expected, values, rtol=1e-5, atol=1e-6 * float(np.max(np.abs(expected), initial=0.0)))
+    index = int(np.argmax(differs))
+    return f"{values[index]} instead of {expected[index]} at index {index}" if differs[index] else ""
 
 
 # --- giving back ------------------------------------------------------------------------------------------------------
@@ -358,5 +361,5 @@ def to_dataset(
     several = any(values.ndim > len(shape) for values in arrays.values())
     if several:
         coords[targets[0]] = (targets[0], np.array(targets[1]), {})
-    found = {name: ((targets[0], *dims) if several else dims, values) for name, values in arrays.items()}
-    return xarray.Dataset(found, coords)
+    variables = {name: ((targets[0], *dims) if several else dims, values) for name, values in arrays.items()}
+    return xarray.Dataset(variables, coords)

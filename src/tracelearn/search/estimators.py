@@ -20,7 +20,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is
 from tracelearn.errors import InputError, warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TensorInput
-from tracelearn.estimators.prediction import applied
+from tracelearn.estimators.prediction import apply_to_samples
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
 from tracelearn.features import SecondOrder
@@ -487,7 +487,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             class_map=getattr(self, "class_map_", None),
             after=after,
         )
-        return applied(scores, X, confounds, spec)
+        return apply_to_samples(scores, X, confounds, spec)
 
     def _check_confounds(self, confounds: Any) -> None:
         """Refuse a model of confounds without them, and confounds that it does not know."""

@@ -24,7 +24,7 @@ _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the
 
 
 @guarded
-def admm(  # noqa: C901 - the algorithm, from top to bottom
+def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
     problems: Problems,
     *,
     tol: float = 1e-6,
@@ -55,7 +55,8 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
     merge : whether to certify what the parts agree on instead of W, and not W = 0: better in the first iterations, where W still
         has all ranks
     """
-    xp, operator = array_namespace(problems.alpha), problems.fit.operator
+    xp = array_namespace(problems.alpha)
+    operator = problems.fit.operator
     is_proven = check_every is not None
     check_every = check_every or max_iter
     solution = _first_solution(problems, start, is_proven=is_proven, merge=merge)
@@ -68,11 +69,15 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
     update: Update | None = None
     if step is not None and start is None:
         split = _near_ridge(problems, rho, solution, problems.fit.updater(rho, solve))
-    finish, mixing = Finish(tol, exact_ranks), Mixing()
-    iteration, next_check, next_review = 0, first_check or check_every, _REVIEW_EVERY
+    finish = Finish(tol, exact_ranks)
+    mixing = Mixing()
+    iteration = 0
+    next_check = first_check or check_every
+    next_review = _REVIEW_EVERY
     while True:
         block_start = W, split
-        level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
+        level = repeated(rho, W.shape[0])
+        strength = repeated(problems.alpha, W.shape[0])
         if update is None:
             solve = problems.fit.shifted_solver(rho) if solve is None else solve
             update = problems.fit.updater(rho, solve)
@@ -102,12 +107,15 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
                 return finish.all(solution)
             if operator.n_groups == 1 and bool(xp.any(done)):  # the problems of several groups stay together
                 remaining = finish.keep(solution, done)
-                tensors, rho_of_all = solution.tensors_of(remaining), rho
+                tensors = solution.tensors_of(remaining)
+                rho_of_all = rho
                 block_start = take_tensors(block_start, tensors)
                 W, split = take_tensors((W, split), tensors)
-                problems, rho = problems.take(remaining), rho[remaining]
+                problems = problems.take(remaining)
+                rho = rho[remaining]
                 mixing = mixing.take(remaining, tensors, rho_of_all, rho)
-                solve, update = solve if operator.shares_shift else None, None
+                solve = solve if operator.shares_shift else None
+                update = None
         mixing, (W, split) = mixing.onward(block_start, (W, split), rho)
 
 
@@ -128,7 +136,8 @@ def _first_rho(problems: Problems, earlier: Array | None, step: float | None) ->
 
     An earlier batch may have had an operator of another size: then its steps are no guide.
     """
-    xp, operator = array_namespace(problems.alpha), problems.fit.operator
+    xp = array_namespace(problems.alpha)
+    operator = problems.fit.operator
     least = _LEAST_STEP * operator.mean_eigenvalue
     if step is not None:
         return xp.full_like(problems.alpha, max(step, least))
@@ -145,10 +154,12 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     At the answer the forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few steps
     of conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
     """
-    xp, fit = array_namespace(mean), problems.fit
+    xp = array_namespace(mean)
+    fit = problems.fit
     if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
         fit = fit.in_coordinates
-    gradient, ones = fit.at_zero.gradient, xp.ones_like(mean)
+    gradient = fit.at_zero.gradient
+    ones = xp.ones_like(mean)
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
     longest = xp.max(xp.abs(gradient))
     longest = xp.where(longest > 0, longest, ones)
@@ -156,7 +167,9 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     damping = mean[:, None, None]
     unit = xp.where(damping > 0, damping, xp.ones_like(damping))
     residual = xp.reshape(gradient / longest[0], (ones.shape[0], -1, gradient.shape[1]))
-    W, direction, square = xp.zeros_like(residual), residual, xp.sum(residual**2, axis=(1, 2), keepdims=True)
+    W = xp.zeros_like(residual)
+    direction = residual
+    square = xp.sum(residual**2, axis=(1, 2), keepdims=True)
     for _ in range(8):
         image = xp.reshape(fit.operator.apply(xp.reshape(direction, gradient.shape)), direction.shape)
         image = image / unit + (damping / unit) * direction
@@ -164,9 +177,11 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
         size = square / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
         W = W + size * direction
         residual = residual - size * image
-        before, square = square, xp.sum(residual**2, axis=(1, 2), keepdims=True)
+        before = square
+        square = xp.sum(residual**2, axis=(1, 2), keepdims=True)
         direction = residual + square / xp.where(before > 0, before, xp.ones_like(before)) * direction
-    norm, floor = xp.sqrt(xp.sum(W**2, axis=(1, 2))), xp.where(mean > 0, 1e-8 * mean, ones)
+    norm = xp.sqrt(xp.sum(W**2, axis=(1, 2)))
+    floor = xp.where(mean > 0, 1e-8 * mean, ones)
     size = (problems.alpha / longest) * (unit[:, 0, 0] / xp.where(norm > 0, norm, ones))
     rho = xp.where(norm > 0, 0.9 * problems.penalty.force(problems.shape) * size, floor)
     return xp.where(rho > floor, rho, floor)
@@ -199,7 +214,8 @@ def _balanced(shares_shift: bool, problems: Problems, rho: Array, before: Split,
 
     Where the problems must share one step, it changes by the geometric mean of their factors.
     """
-    xp, tiny = array_namespace(rho), float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
+    xp = array_namespace(rho)
+    tiny = float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
     residuals = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
     largest = xp.max(xp.reshape(xp.stack(residuals), (2, rho.shape[0], -1)), axis=2)
     roots = xp.sqrt(xp.clip(largest, min=tiny))

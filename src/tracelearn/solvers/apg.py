@@ -34,12 +34,15 @@ def apg(
     solution = problems.begin(start)
     if bool(xp.all(solution.gap <= tol)):
         return solution
-    W, split = solution.W, None if start is None else solution.split
+    W = solution.W
+    split = None if start is None else solution.split
     finish = Finish(tol, exact_ranks)
     curvature = lipschitz(problems.fit)
     curvature = curvature if curvature > 0 else 1.0
     strength = repeated(problems.alpha, W.shape[0])
-    Z, momentum, accuracy = W, 1.0, 1e-3
+    Z = W
+    momentum = 1.0
+    accuracy = 1e-3
     for iteration in range(1, max_iter + 1):
         gradient = problems.tensors(problems.fit.evaluate(Z).gradient)
         before = W
@@ -93,7 +96,8 @@ def prox_adm(
            [0., 0.]])
     """
     xp = array_namespace(P)
-    stiffness, unit = penalty.stiffness, _UNIT * _length(P)
+    stiffness = penalty.stiffness
+    unit = _UNIT * _length(P)
     rho = xp.full_like(alpha, stiffness * curvature)
     split = penalty.start(P) if split is None else split
     W = None

@@ -49,14 +49,17 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
     if float(solution.gap[0]) <= tol:
         return solution
     inner = solution if start is not None else None  # the answer of the last model, from which the next is solved
-    finish, spent, accuracy = Finish(tol, exact_ranks), 0, 0.1
+    finish = Finish(tol, exact_ranks)
+    spent = 0
+    accuracy = 0.1
     while True:
         solution, done = finish.judge(problems, replace(solution, n_iter=spent))
         if on_iteration is not None:
             on_iteration(solution)
         if bool(done[0]) or spent >= max_iter:
             return solution
-        gap, is_first = float(solution.gap[0]), inner is None
+        gap = float(solution.gap[0])
+        is_first = inner is None
         goal = accuracy * max(min(gap, 1.0), 3.0 * tol)
         answer = _answer_of_model(problems, fit, solution.W, evaluation, inner, goal, max_iter - spent)
         step = None
@@ -92,7 +95,8 @@ def _answer_of_model(
 
     None where there is no model, or where single precision left one that is not positive, as of collinear features.
     """
-    xp, model = array_namespace(problems.alpha), fit.model(W, evaluation)
+    xp = array_namespace(problems.alpha)
+    model = fit.model(W, evaluation)
     if model is None:
         return None
     stated = replace(problems, fit=model)
@@ -129,7 +133,9 @@ def _searched(
 
     # The rounding of two sums: without it the last step, which changes nothing any more, would be refused.
     before = objective(W, evaluation)
-    limit, length, trial = before + 1e-14 * abs(before), 1.0, look(1.0)
+    limit = before + 1e-14 * abs(before)
+    length = 1.0
+    trial = look(1.0)
     while trial[0] > limit:
         length *= 0.5
         if length < _SHORTEST:
