@@ -131,7 +131,7 @@ class Penalty(Protocol):
         """Whether weights in subspaces of the modes have the norm of their core: then only cores need be solved for."""
 
     def take(self, problems: Array) -> Self:
-        """Keep some problems of a batch whose problems have weights of their own."""
+        """Keep the terms' weights of the problems of this index, where every problem has weights of its own."""
 
 
 # --- atoms ------------------------------------------------------------------------------------------------------------

@@ -31,29 +31,30 @@ from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["CANCELLED", "LENGTH", "LOWERED", "MOST_TIMES", "ROUNDING", "WAVEFORMS", "Convolutions"]
 
-# All waveforms of nine points of which three are up and six down; each sums to zero, so that a level changes nothing.
-LENGTH, _UP = 9, 3
+# All waveforms of nine points of which three are 2 and six are -1; each sums to zero, so that a constant changes nothing.
+LENGTH = 9
+_UP = 3
 WAVEFORMS = np.array(
     [[2.0 if i in up else -1.0 for i in range(LENGTH)] for up in itertools.combinations(range(LENGTH), _UP)]
 )
 
-MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a share needs no more, and counts are bytes
+MOST_TIMES = 255  # a convolution is sampled at so many times at most, in equal steps, so that counts fit in bytes
 
-# Dilations and thresholds of one channel, and of several, which have more entries anyway.
+# Numbers of dilations and of thresholds for one channel and for several, which have more entries anyway.
 _OF_ONE_CHANNEL = (12, 8)
 _OF_SEVERAL_CHANNELS = (8, 4)
 
-_MOST_APART = 9  # channels, of which a pair is at most one less apart
+_MOST_APART = 9  # the channels of a pair are less than so many apart
 
-_CACHED = 1 << 20  # numbers of convolutions at a time, which stay in cache
+_CACHED = 1 << 20  # so many numbers of convolutions are computed at a time: they stay in cache
 
-_N_DRAWS = 64  # samples at most that thresholds are taken from; each threshold is taken from one
+_N_DRAWS = 64  # thresholds are quantiles of so many samples at most, each of one of them
 
-ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of its level: a signal that varies by no more is at rest
-CANCELLED = 1e-6  # of their size: two signals that leave no more of each other leave nothing
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # a signal that varies by a smaller share of its level is constant
+CANCELLED = 1e-6  # a sum of signals that is a smaller share of their size counts as zero
 
-# Of the peak of a signal, by which its convolution is lowered, more than by rounding: a signal that rests is at the threshold of
-# another that rests, and must not be above it by chance.
+# Convolutions are lowered by this share of the peak of the signal, which is more than rounding: a constant signal has exactly
+# the threshold of another constant one, and must not be above it by chance.
 LOWERED = 4e-6
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, fill the unit interval evenly
@@ -67,12 +68,12 @@ _FEWEST_DILATIONS = 4
 
 @dataclass(frozen=True, eq=False)
 class Thresholds(Summary):
-    """Thresholds and the numbers that drew them, stacked along the last axis of ``mean``; of two the lower number remains."""
+    """Thresholds and the numbers of the samples they are from, along the last axis of ``mean``; a sum keeps the lower number."""
 
     def __add__(self, other: Summary) -> Thresholds:
         levels, numbers = np.moveaxis(self.mean, -1, 0)
         other_levels, other_numbers = np.moveaxis(other.mean, -1, 0)
-        # Two signals of one number are alike: the lower threshold remains, whichever came first.
+        # Signals of one number are alike: the lower threshold is taken, so that order does not matter.
         is_lower = (numbers < other_numbers) | ((numbers == other_numbers) & (levels <= other_levels))
         mean = np.where(is_lower[..., None], self.mean, other.mean)
         return replace(self, weight=self.weight + other.weight, mean=mean)
@@ -80,7 +81,7 @@ class Thresholds(Summary):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What convolutions of samples of one shape look at.
+    """Channels, dilations, thresholds and pairs of the convolutions of samples of one shape.
 
     Parameters
     ----------
@@ -240,12 +241,12 @@ class Convolutions(TensorTransformer):
         return f"there are more than {most_samples} samples" if n_samples > most_samples else ""
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
-        """Find what convolutions of samples of a shape look at."""
+        """Plan the convolutions of samples of a shape."""
         time_axis = read_time_axis(self.time_axis, shape)
         times = shape[time_axis]
         n_channels = 1 if self.average else math.prod(shape) // times
         n_dilations, n_thresholds = _OF_ONE_CHANNEL if n_channels == 1 else _OF_SEVERAL_CHANNELS
-        # Fewer thresholds come before fewer dilations.
+        # Thresholds are reduced before dilations.
         per_waveform = math.inf if self.n_entries is None else self.n_entries // (len(WAVEFORMS) * n_channels)
         n_thresholds = int(max(1, min(n_thresholds, per_waveform // _OF_SEVERAL_CHANNELS[0])))
         n_dilations = int(max(1, min(n_dilations, per_waveform // n_thresholds)))
@@ -265,7 +266,7 @@ class Convolutions(TensorTransformer):
         return self.layout(self.sample_shape_).shape
 
     def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
-        """Count entries before or after, which are more."""
+        """Count the entries of a sample or of the transformed sample, whichever are more."""
         return max(math.prod(shape), math.prod(self.layout(shape).shape))
 
     # --- learning ----------------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ class Convolutions(TensorTransformer):
     def signals(self, T: Array, layout: Layout) -> Array:
         """Arrange samples as signals (channels, n, times), less their means over time; constant ones are exactly zero.
 
-        Their average, if that is asked for, is one signal; what cancels but for rounding is exactly zero, too.
+        With ``average`` there is one signal, their mean, which is exactly zero where signals cancel.
         """
         xp = array_namespace(T)
         time = layout.time_axis + 1
@@ -282,9 +283,9 @@ class Convolutions(TensorTransformer):
         T = xp.reshape(T, (-1, *T.shape[-2:]))
         first = T[..., :1]
         T = T - first
-        # Rounding of a level is no signal: in a pair it would be made as large as the other.
-        rests = xp.max(xp.abs(T), axis=-1, keepdims=True) <= ROUNDING * xp.abs(first)
-        T = xp.where(rests, xp.zeros_like(T), T)
+        # The rounding of a constant is set to zero: in a pair it would be scaled to the size of the other signal.
+        is_constant = xp.max(xp.abs(T), axis=-1, keepdims=True) <= ROUNDING * xp.abs(first)
+        T = xp.where(is_constant, xp.zeros_like(T), T)
         T = T - xp.mean(T, axis=-1, keepdims=True)
         if not self.average:
             return T
@@ -303,7 +304,7 @@ class Convolutions(TensorTransformer):
         sizes = to_numpy(sizes)[..., 0]
         numbers = np.where(sizes == 0, 1.0, sample_numbers(units, _N_DRAWS)[:, None, :])  # (draws, channels, samples)
         lowest = np.min(numbers, axis=-1)
-        # Samples of one shape have one number: their sizes may differ, and the lowest threshold remains.
+        # Samples that differ only in size have one number: of their thresholds the lowest is taken.
         is_drawn = numbers == lowest[..., None]
         smallest = np.min(np.where(is_drawn, sizes, np.inf), axis=-1)
         largest = np.max(np.where(is_drawn, sizes, 0.0), axis=-1)

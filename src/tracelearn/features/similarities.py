@@ -300,9 +300,8 @@ class Similarities(TensorTransformer):
         """Find the covariance, over the landmarks, of every entry with the scores of W, in the shape of ``entry_weights``."""
         W = self._checked_weights(W)
         n = len(self.draws_)
-        scores = (
-            W[..., :n] @ np.linalg.inv(self.whitener_[:n]).T
-        )  # the scores of the landmarks, whose rows in points_ are centred
+        # The scores of the landmarks; their rows in points_ are centred, so products with these are covariances.
+        scores = W[..., :n] @ np.linalg.inv(self.whitener_[:n]).T
         return self._over_entries(scores / n, self.points_ * self.scale_)
 
     def _checked_weights(self, W: Array) -> Array:

@@ -251,15 +251,15 @@ class SampleLoss:
 
     @property
     def _n_unknowns(self) -> int:
-        """Numbers that the samples determine for each target."""
+        """The number of weights of each target that the samples determine: at most features, and at most samples."""
         rows = self.samples.rows
         return self.n_features if rows is None else min(rows.shape)
 
     @property
     def solvers(self) -> Solvers:
-        """Newton's method, where a Hessian can be factored; else that of weights in subspaces, and for a path gradients.
+        """Newton's method where a Hessian can be factored; else "subspaces", and for a path "apg".
 
-        Where targets that are coupled make the Hessian expensive, ADMM comes close enough for a path sooner.
+        Where coupled targets make the Hessian expensive, ADMM reaches the small accuracy of a path sooner.
         """
         if self.in_passes:
             return Solvers("subspaces", "apg")
@@ -291,6 +291,7 @@ class SampleLoss:
         return array_namespace(self.x_mean).zeros(shape, dtype=self.x_mean.dtype, device=device(self.x_mean))
 
     def _shift(self, scores: Any, start: Array | None = None) -> Array:
+        """Find the best intercept (K,) for scores, searching from ``start``; zero for models without."""
         start = self._zeros((self.samples.n_targets,)) if start is None else start
         if not self.fit_intercept:
             return start
@@ -328,9 +329,9 @@ class SampleLoss:
     def updater(self, shift: Array, solve: Rows | None = None) -> Callable[[Array, Array], Array]:
         """Return the minimiser of a quadratic model of the loss around W: one pass over the samples, one solve.
 
-        The model is the bound ``operator``. Where targets are coupled, and models of second order expensive, it is times a share
-        that follows what was seen of the curvature: where classes are told apart it is a small part of its bound, and steps
-        by the bound would be as much too short.
+        Its Hessian is the bound ``operator``. Where targets are coupled, and true Hessians expensive, the bound is multiplied by
+        a share that follows the measured curvature: for well separated classes this is a small part of the bound, whose steps
+        would be as much too short.
         """
         ridge = repeated(self.ridge, self.samples.n_targets)
         level = 2.0 * ridge + repeated(shift, self.samples.n_targets)
@@ -358,7 +359,7 @@ class SampleLoss:
     ) -> float:
         """Measure the curvature between two weights, as a share of its bound: the largest over the problems.
 
-        What rounding may hide is added, so that steps too small to show anything are taken by the bound.
+        The rounding error is added, so that for steps too small to measure the share is one.
         """
         xp = array_namespace(image_after)
         n = self.n_problems
@@ -391,10 +392,10 @@ class SampleLoss:
 
     @cached_property
     def _basis(self) -> tuple[Array, Array] | None:
-        """An orthonormal basis (p, r) of samples in memory that span less than all p dimensions, and their coordinates.
+        """An orthonormal basis (p, r) of samples in memory that span less than p dimensions, and their coordinates (n, r).
 
-        Fewer samples than features do; so do linear views of the same samples side by side, as those of a search. That is
-        looked for where targets are coupled, since a Hessian of all of them costs the cube of their number.
+        Fewer samples than features do; so do linear views of the same samples side by side, as in a search. The second case is
+        tested only where targets are coupled, whose Hessian costs the cube of their number.
         """
         rows = self.samples.rows
         if rows is None:
@@ -409,12 +410,13 @@ class SampleLoss:
         return None if basis is None else (basis, centred @ basis)
 
     def _curvatures(self, Y: Array, z: Array) -> Array:
+        """Evaluate the second derivatives of the loss, bounded away from zero."""
         return array_namespace(z).clip(self.loss.curvatures(Y, z), min=_LEAST_CURVATURE)
 
     def _coupled_hessian(self, evaluation: LossEvaluation) -> Coupled:
         """Build the Hessian of all targets together, the intercepts eliminated.
 
-        Equal scores of all targets change nothing, so it is kept for the contrasts between targets, of which there is one less.
+        It is kept for the K - 1 contrasts between targets, since it is zero for weights that are equal for all targets.
         """
         loss = self.loss
         shift = evaluation.shift
@@ -427,7 +429,7 @@ class SampleLoss:
             coupling = loss.coupling(Y, z + shift)
             assert coupling is not None
             rows = X if basis is None else basis[1]
-            # What the intercepts explain is subtracted below, and a large mean would take all digits with it.
+            # The part of the intercepts is subtracted below; with a large mean that would lose all digits.
             origin = self.x_mean if basis is None else None
             return pairwise_grams(rows, coupling, share, contrasts, origin=origin, single=self.single_hessians)
 
@@ -451,7 +453,8 @@ class SampleLoss:
 
     def _covariances(self, weigh: Weigh, scores: Any = None, *, single: bool = False) -> list[Any]:
         """Sum ``w (x - m)(x - m)'`` for each column of weights w, m the weighted mean, or with no intercept zero."""
-        samples, centre = self.samples, self.fit_intercept
+        samples = self.samples
+        centre = self.fit_intercept
         like = samples.like
         basis = self._basis
         if like is not None and is_sparse(like) and like.shape[1] > min(FEW, like.shape[0]):
@@ -484,7 +487,7 @@ class SampleLoss:
         return curvature * variance + 2.0 * float(xp.mean(self.ridge))
 
     def within(self, subspaces: Subspaces) -> SampleLoss:
-        """State the problems for cores: the samples are projected once and kept."""
+        """State the problems for cores: the samples are projected once, and their projections kept in memory."""
         samples = self.samples.mapped_rows(subspaces.project, subspaces.core_shape).kept()
         squares = samples.total(lambda X, Y, share, z: share @ X**2)
         x_mean = subspaces.project(self.x_mean[None, :])[0, :]
@@ -515,14 +518,14 @@ class SampleLoss:
 
 
 def _spectral(operator: Any) -> Any:
-    """Let one decomposition serve all shifts, where that is soon done."""
+    """Diagonalise the matrix of an operator once for all shifts, if it is small enough."""
     if isinstance(operator, Gram):
         return SpectralGram(operator.matrix) if operator.matrix.shape[0] <= _SPECTRAL else operator
     return replace(operator, inner=_spectral(operator.inner)) if isinstance(operator, InBasis) else operator
 
 
 def target_contrasts(like: Array) -> Array:
-    """Return an orthonormal basis (K, K - 1) of what sums to zero over K targets, for an array (K,) of a library and device."""
+    """Return an orthonormal basis (K, K - 1) of the vectors of sum zero, in the library and on the device of an array (K,)."""
     xp = array_namespace(like)
     K = like.shape[0]
     contrasts = np.linalg.qr(np.column_stack([np.ones(K), np.eye(K)[:, 1:]]))[0][:, 1:]

@@ -31,7 +31,7 @@ __all__ = [
 
 Modes = tuple["Mode", ...]
 
-# Channels of MNE that are not of the brain: a trigger would tell the class.
+# Types of MNE's channels that are not of the brain; among them triggers, which would give the class away.
 _AUXILIARY = frozenset(
     "bio chpi dipole ecg emg eog exci eyegaze gof gsr ias misc pupil ref_meg resp stim syst temperature".split()
 )
@@ -74,7 +74,7 @@ class Mode:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the names of many entries need room; numbers have an axis, and sensors a head."""
+        """Whether entries have so many names that a plot needs room for them."""
         return self.has_names and self.positions is None and len(self.values) > 24
 
     def entry(self, index: int) -> str:
@@ -84,19 +84,19 @@ class Mode:
         return text if self.unit is None else f"{text} {self.unit}"
 
     def edges(self) -> tuple[float, float]:
-        """Return where the first and the last entry of an image begin and end, in coordinates or counted."""
+        """Return the outer edges of the first and the last entry in an image, in even coordinates, else in indices."""
         if not self.is_even:
             return -0.5, len(self.values) - 0.5
         half = 0.5 * float(self.values[1] - self.values[0])
         return float(self.values[0]) - half, float(self.values[-1]) + half
 
     def every(self, step: int) -> Mode:
-        """Keep every so-many-th entry."""
+        """Keep every ``step``-th entry."""
         positions = None if self.positions is None else self.positions[::step]
         return Mode(self.name, self.values[::step], self.unit, positions)
 
     def windows(self, starts: Array, size: int) -> Mode:
-        """Say where windows of a size are that begin at some entries: at the middle of numbers, or at the first name."""
+        """Make the mode of windows of ``size`` entries: each has the middle of its coordinates, or the first of its names."""
         values = self.values[starts]
         if not self.has_names and size > 1:
             values = 0.5 * (values + self.values[starts + size - 1])
@@ -104,11 +104,12 @@ class Mode:
 
 
 def fit_modes(modes: Any, shape: tuple[int, ...]) -> bool:
-    """Tell whether modes are those of samples of a shape: what a file says must fit."""
+    """Tell whether modes read from a file fit samples of a shape."""
     return isinstance(modes, tuple) and len(modes) == len(shape) and all(map(_fits, modes, shape))
 
 
 def _fits(mode: Any, size: int) -> bool:
+    """Tell whether this is a mode of ``size`` entries."""
     return (
         isinstance(mode, Mode)
         and isinstance(mode.name, str)
@@ -125,7 +126,7 @@ def _fits(mode: Any, size: int) -> bool:
 
 
 def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, Any, Modes]:
-    """Take samples apart: an array (n, I1, ..., IN), targets and modes.
+    """Split samples with names into an array (n, I1, ..., IN), targets and modes.
 
     Parameters
     ----------
@@ -135,9 +136,9 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
         Dimensions of a DataArray are then put into this order, by their names. Names and coordinates must be the same.
     """
     if isinstance(X, list) or hasattr(X, "get_data"):
-        parts = X if isinstance(X, list) else [X]
-        values, modes = _of_mne(parts)
-        y = np.concatenate([events_of(part) for part in parts]) if y is None else y
+        epochs = X if isinstance(X, list) else [X]
+        values, modes = _of_mne(epochs)
+        y = np.concatenate([events_of(few_epochs) for few_epochs in epochs]) if y is None else y
     elif hasattr(X, "columns"):
         values, modes = _of_pandas(X)
     else:
@@ -149,7 +150,7 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
 
 
 def _data_array(X: Any) -> Any:
-    """Take the only variable of a Dataset; a DataArray stays."""
+    """Return the only variable of a Dataset, or a DataArray as it is."""
     names = [] if hasattr(X, "data") else [str(name) for name in X.data_vars]
     if hasattr(X, "data"):
         return X
@@ -163,7 +164,7 @@ def _data_array(X: Any) -> Any:
 
 
 def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
-    """The first dimension is that of samples, but after a fit the one that was none of its modes, wherever it is."""
+    """Read a DataArray: samples are its first dimension, or after a fit the one that is not among the ``known`` modes."""
     X = _arranged(X, known)
     refuse(
         len(X.dims) < 2,
@@ -172,14 +173,14 @@ def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
     )
     modes = []
     for name, size in zip(X.dims[1:], X.shape[1:], strict=True):
-        there = name in X.coords and X.coords[name].ndim == 1
-        unit = X.coords[name].attrs.get("units") if there else None
-        modes.append(_mode(name, X.coords[name].values if there else np.arange(size), unit))
+        has_coordinates = name in X.coords and X.coords[name].ndim == 1
+        unit = X.coords[name].attrs.get("units") if has_coordinates else None
+        modes.append(_mode(name, X.coords[name].values if has_coordinates else np.arange(size), unit))
     return X.data, tuple(modes)
 
 
 def _check_order(X: Any, y: Any) -> None:
-    """Refuse targets whose samples have other coordinates than the samples: they would be taken in another order."""
+    """Refuse targets with other coordinates of the samples, which may come in another order."""
     name = y.dims[0] if getattr(y, "dims", ()) else None
     if name is None or name not in X.coords or name not in y.coords:
         return
@@ -199,10 +200,10 @@ def _arranged(X: Any, known: Modes | None) -> Any:
 
 
 def _of_pandas(X: Any) -> tuple[Any, Modes]:
-    """Each level of the columns is a mode, its entries in the order in which they come."""
+    """Read a data frame: each level of its columns is a mode, whose entries keep their order."""
     columns = X.columns
     entries = [columns.unique(level) for level in range(columns.nlevels)]
-    sizes = [len(own) for own in entries]
+    sizes = [len(labels) for labels in entries]
     refuse(
         len(columns) != math.prod(sizes) or not columns.is_unique,
         f"Expected a column for each combination of the {' × '.join(map(str, sizes))} entries of the levels, once, got "
@@ -210,14 +211,14 @@ def _of_pandas(X: Any) -> tuple[Any, Modes]:
     )
     order = columns.get_indexer(type(columns).from_product(entries))
     names = [f"mode {n}" if name is None else name for n, name in enumerate(columns.names)]
-    modes = tuple(_mode(name, np.array(own)) for name, own in zip(names, entries, strict=True))
+    modes = tuple(_mode(name, np.array(labels)) for name, labels in zip(names, entries, strict=True))
     return X.to_numpy()[:, order].reshape(-1, *sizes), modes
 
 
 def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:
-    """Epochs in time, in frequency or in both; channels that are marked as bad or are not of the brain are left out.
+    """Read epochs of MNE in time, in frequency or in both, without channels that are bad or not of the brain.
 
-    Splitters of scikit-learn make a list of epochs one by one.
+    They come as a list, since splitters of scikit-learn make a list of single epochs.
     """
     modes = modes_of_mne(parts[0])
     for part in parts[1:]:
@@ -259,7 +260,10 @@ def events_of(X: Any) -> Any:
 
 
 def _positions(X: Any, channels: list[str]) -> Array | None:
-    """Project sensors on a plane: the distance from the vertex is the angle at the centre of a sphere through all of them."""
+    """Project sensors on a plane; None unless positions of all are known.
+
+    The distance from the vertex is the angle at the centre of a sphere through all sensors.
+    """
     location_of = {channel["ch_name"]: channel["loc"][:3] for channel in X.info["chs"]}
     points = np.array([location_of[name] for name in channels], dtype=float)
     has_positions = np.all(np.isfinite(points)) and np.all(np.any(points != 0.0, axis=1))
@@ -343,7 +347,7 @@ def _difference(expected: Array, values: Array) -> str:
 
 
 def like_input(values: Any, X: Any, known: Modes | None) -> Any:
-    """Make a DataArray of what became of one, where no mode has changed; all else stays an array."""
+    """Make a DataArray of transformed values if X was one and its modes have not changed; else return the array."""
     if not hasattr(X, "dims"):
         return values
     X = _data_array(X)

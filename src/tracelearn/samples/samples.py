@@ -8,7 +8,7 @@ order they are worked on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -436,25 +436,11 @@ class Samples:
     def moments(self, past: Moments | None = None) -> Moments:
         """Sum up the moments of the samples, with confounds as further features, and of the ``past``."""
         add = partial(Block.add_to, shape=self.shape)
-        if past is not None and isinstance(
-            self.execution, Local
-        ):  # on a cluster every block has an accumulator of its own
+        # On a cluster every block has an accumulator of its own.
+        if past is not None and isinstance(self.execution, Local):
             return self.execution.folded(add, Accumulator.freeze, self.blocks, Accumulator.thaw(past))  # type: ignore[no-any-return]
         moments: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
         return moments if past is None else past + moments
-
-    def moments_of_subsets(self, masks: Sequence[Array]) -> list[Moments]:
-        """Sum up the moments of several subsets of the samples, each given as a mask (n,), in one pass."""
-        shape = self.shape
-
-        def add(block: Block, of_subsets: list[Accumulator] | None) -> list[Accumulator]:
-            after = []
-            for k, mask in enumerate(masks):
-                samples = block.take(np.flatnonzero(mask[block.first : block.first + block.X.shape[0]]))
-                after.append(samples.add_to(None if of_subsets is None else of_subsets[k], shape))
-            return after
-
-        return [*self.execution.folded(add, _frozen, self.blocks)]
 
     def mode_scales(self) -> Array:
         """Find the scale (p,) of every entry, as a product of one scale for each mode."""
@@ -481,11 +467,6 @@ class Samples:
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Apply a function, such as a feature map, to the rows of every block."""
         return replace(self.mapped_blocks(lambda block: replace(block, X=function(block.X))), shape=shape)
-
-
-def _frozen(accumulators: list[Accumulator]) -> tuple[Moments, ...]:
-    """Freeze accumulators, into a tuple since ``added`` adds tuples element by element."""
-    return tuple(accumulator.freeze() for accumulator in accumulators)
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

@@ -19,7 +19,9 @@ Update = Callable[[Array, Array], Array]  # from W and the pull of the penalty t
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
-_SHARE = 0.8  # of ridge regression, to begin from where the step is known: measured on many sets of targets
+_SHARE = (
+    0.8  # where the step is known, weights start at this share of ridge regression: measured on many sets of targets
+)
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
@@ -134,7 +136,7 @@ def _first_solution(problems: Problems, start: Solution | None, *, is_proven: bo
 def _first_rho(problems: Problems, earlier: Array | None, step: float | None) -> Array:
     """Return the steps (B,) to begin with: the one that was asked for, those of an earlier batch, or a guess.
 
-    An earlier batch may have had an operator of another size: then its steps are no guide.
+    Steps of an earlier batch that are below the least useful one are ignored: its operator was of another size.
     """
     xp = array_namespace(problems.alpha)
     operator = problems.fit.operator
@@ -149,10 +151,10 @@ def _first_rho(problems: Problems, earlier: Array | None, step: float | None) ->
 
 
 def _guessed_rho(problems: Problems, mean: Array) -> Array:
-    """Guess the steps (B,) at which forces and weights weigh the same, ``|V| / |W|``, given the mean eigenvalue (B,).
+    """Guess the steps (B,), as the ratio of the lengths of duals and weights at the solution, given the mean eigenvalue (B,).
 
-    At the answer the forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few steps
-    of conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
+    The duals are about ``alpha`` times the estimate of the penalty; the weights are estimated by a few steps of conjugate
+    gradients on the unpenalised problem, damped by the mean eigenvalue.
     """
     xp = array_namespace(mean)
     fit = problems.fit
@@ -188,29 +190,29 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
 
 
 def _near_ridge(problems: Problems, rho: Array, solution: Solution, update: Update) -> Split:
-    """Start from a share of ridge regression, ``(A + rho) W = -g``, with the forces of the gradient there.
+    """Start from a share of ridge regression, ``(A + rho) W = -g``, with minus the gradient there as duals.
 
-    At ``share W`` they are ``-(1 - share) g + share rho W``.
+    At ``share W`` these are ``-(1 - share) g + share rho W``.
     """
     level = repeated(rho, solution.W.shape[0])
     strength = repeated(problems.alpha, solution.W.shape[0])
     gradient = problems.fit.at_zero.gradient
     zero = array_namespace(gradient).zeros_like(gradient)
     ridge = update(zero, zero)
-    down = 2.0 * _SHARE * ridge - (1.0 - _SHARE) / repeated(rho, gradient.shape[0])[:, None] * gradient
-    return problems.penalty.push(solution.split, problems.tensors(down), strength, level, 1.0)
+    point = 2.0 * _SHARE * ridge - (1.0 - _SHARE) / repeated(rho, gradient.shape[0])[:, None] * gradient
+    return problems.penalty.push(solution.split, problems.tensors(point), strength, level, 1.0)
 
 
 def _consensus(problems: Problems, W: Array, split: Split) -> Array:
-    """Find the weights that the parts of W pull it to where there are no forces."""
+    """Find the weights on which the parts of W agree: those that they would pull it to without duals."""
     xp = array_namespace(W)
-    without_forces = Split(split.parts, split.map(xp.zeros_like).duals, split.parts)
+    without_duals = Split(split.parts, split.map(xp.zeros_like).duals, split.parts)
     ones = xp.ones_like(problems.alpha)
-    return problems.tensors(problems.penalty.pull(without_forces, repeated(ones, W.shape[0])))
+    return problems.tensors(problems.penalty.pull(without_duals, repeated(ones, W.shape[0])))
 
 
 def _balanced(shares_shift: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
-    """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half.
+    """Change the steps so that primal and dual residual become equal; not those that are right within a factor of 2.5.
 
     Where the problems must share one step, it changes by the geometric mean of their factors.
     """
