@@ -118,6 +118,11 @@ class ModelFacts:
         return not np.any(self.last.coef_)
 
     @property
+    def has_components(self) -> bool:
+        """Whether there are modes to take apart: weights of one target over one mode are a single component."""
+        return self.is_apart or len(self.modes) > 1 or len(self.targets) > 1
+
+    @property
     def has_sources(self) -> bool:
         """Whether the model has views of second order."""
         return any(isinstance(view, SecondOrder) for view in getattr(self.last, "views_", {}).values())

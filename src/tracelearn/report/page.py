@@ -116,6 +116,8 @@ def _size_tile(facts: ModelFacts) -> _Tile:
     if facts.is_apart:
         used = sum(bool(view.found) for view in facts.views)
         return _Tile("views of a sample", str(used), f"of {len(facts.views)} that were compared")
+    if not facts.has_components:
+        return _Tile("entries of a sample", f"{facts.last.sample_shape_[0]:,}", f"in one mode, {facts.modes[0].name}")
     counts = [str(component.carrying) for component in facts.components[:_MOST_TILES]]
     more = " · …" if len(facts.components) > _MOST_TILES else ""
     sizes = times([len(component.mode.values) for component in facts.components])
@@ -146,8 +148,10 @@ def _what(facts: ModelFacts) -> dict[str, str]:
     loss = getattr(last, "loss_", getattr(last, "loss", None))
     ridge = float(getattr(last, "ridge_", getattr(last, "ridge", 0.0)))
     mode_weights = getattr(last, "mode_weights_", getattr(last, "mode_weights", None))
+    alpha = strength_of(facts)
     penalty = in_words(last.penalty) + (" trace norm" if isinstance(last.penalty, str) else "")
-    strengths = f"alpha = {strength_of(facts):.4g}, ridge = {ridge:.4g}"
+    penalty = penalty if alpha else "squared norm"
+    strengths = f"alpha = {alpha:.4g}, ridge = {ridge:.4g}" if alpha else f"ridge = {ridge:.4g}"
     if mode_weights is not None:
         strengths += f", mode weights {', '.join(f'{weight:g}' for weight in np.ravel(mode_weights))}"
     if getattr(last, "scaling", None) is not None:

@@ -61,7 +61,6 @@ def _templates() -> Any:
         loader=jinja2.PackageLoader("tracelearn.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(power=power, signed=signed, times=times)

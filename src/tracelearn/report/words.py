@@ -51,9 +51,9 @@ def _joined(words: Sequence[str]) -> str:
 
 def rounded(mean: float, error: float) -> tuple[str, str]:
     """Write a mean with as many digits as two digits of its standard error say something about."""
-    digits = 4
-    if 0.0 < error < math.inf:
-        digits = min(max(1 - math.floor(math.log10(error)), 0), 8)
+    digits = 3
+    if 1e-4 < error < math.inf:
+        digits = max(1 - math.floor(math.log10(error)), 0)
     return f"{mean:.{digits}f}".replace("-", "−"), f"{error:.{digits}f}"
 
 
@@ -141,7 +141,7 @@ def lead(facts: ModelFacts) -> str:
         )
     if facts.is_zero:
         return f"The model {does}. All its weights are zero: it ignores the samples, and always predicts the same."
-    if facts.is_apart or not facts.components:
+    if facts.is_apart or not facts.has_components:
         return f"The model {does}."
     counts = [f"{one.carrying} of {len(one.mode.values):,} in {one.title}" for one in facts.components]
     verb = "carries" if len(counts) == 1 and facts.components[0].carrying == 1 else "carry"
@@ -189,13 +189,14 @@ def _choice_in_words(facts: ModelFacts, study: Study) -> str:
     """Say which model was fitted, and how it was chosen."""
     last, chosen = facts.last, facts.chosen
     loss = in_words(getattr(last, "loss_", getattr(last, "loss", None)) or "squared_error")
-    penalty = in_words(last.penalty)
+    loss = loss if loss.endswith("loss") else f"{loss} loss"
     ridge = float(getattr(last, "ridge_", getattr(last, "ridge", 0.0)))
     alpha = strength_of(facts)
-    strengths = f"alpha = {alpha:.3g}, ridge = {ridge:.3g}" if alpha else f"ridge = {ridge:.3g}, no trace norm"
-    fit = f"the {loss} loss and the {penalty} trace norm ({strengths})"
-    if not alpha:
-        fit = f"the {loss} loss and a squared norm of the weights ({strengths})"
+    if alpha:
+        norm = f"the {in_words(last.penalty)} trace norm of the weights (alpha = {alpha:.3g}, ridge = {ridge:.3g})"
+    else:
+        norm = f"a squared norm of the weights (ridge = {ridge:.3g})"
+    fit = f"the {loss} and {norm}"
     name = type(last).__name__
     if chosen is None:
         how = "by default, from the samples" if getattr(last, "alpha", None) == "auto" else "in advance"

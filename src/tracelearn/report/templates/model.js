@@ -115,7 +115,7 @@ const pathOf = (xs, ys) => xs.map((x, k) => `${k ? "L" : "M"}${x.toFixed(1)} ${y
 
 function spread(values, { zero = false, margin = 0.06 } = {}) {
   let low = Math.min(...values, ...(zero ? [0] : [])), high = Math.max(...values, ...(zero ? [0] : []));
-  if (low === high) [low, high] = [low - (Math.abs(low) || 1), high + (Math.abs(high) || 1)];
+  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [low - (Math.abs(low) || 1), high + (Math.abs(high) || 1)];
   const more = margin * (high - low);
   return { low: low - more, high: high + more };
 }
