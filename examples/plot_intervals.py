@@ -3,7 +3,7 @@ Intervals: how much depends on the samples?
 ===========================================
 
 How much would a score, a rank and a pattern change with other samples? The bootstrap answers this: it draws samples
-with replacement and fits again. A learning curve shows whether more samples would help.
+with replacement and fits again.
 """
 
 # %%
@@ -13,10 +13,11 @@ with replacement and fits again. A learning curve shows whether more samples wou
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.model_selection import LearningCurveDisplay
 
 from tracelearn import TraceNormClassifier
 from tracelearn.datasets import make_epochs
-from tracelearn.inference import bootstrap, learning_curve
+from tracelearn.inference import bootstrap
 
 epochs = make_epochs(200, n_sensors=8, random_state=0)
 X, y = np.log(epochs.X), epochs.y
@@ -58,9 +59,7 @@ axes.legend()
 # %%
 # Would more epochs help?
 # -----------------------
-# Moments grow with the samples, and each solve starts from the one before: no model is fitted from samples twice.
+# ``sklearn.model_selection.LearningCurveDisplay`` takes our models as it takes any other.
 
-curve = learning_curve(model, X, y, scoring="roc_auc", random_state=0)
-print(curve)
-curve.plot()
+LearningCurveDisplay.from_estimator(model, X, y, cv=5, scoring="roc_auc", shuffle=True, random_state=0)
 plt.show()

@@ -21,7 +21,7 @@ from tracelearn import (
     trace_norm_path,
 )
 from tracelearn.confounds import Regression
-from tracelearn.inference import bootstrap, compare, decode_over_time, learning_curve, map_test, permutation_test
+from tracelearn.inference import bootstrap, compare, decode_over_time, map_test, permutation_test
 from tracelearn.inference.permutation import exchange_of
 from tracelearn.losses import SquaredError
 from tracelearn.samples.samples import as_raw
@@ -382,7 +382,7 @@ def test_a_time_course_is_that_of_residuals_and_so_is_one_by_one():
             np.testing.assert_allclose(found.scores[:, t], wanted, atol=1e-9)
 
 
-def test_a_map_an_interval_and_a_learning_curve_are_those_of_residuals():
+def test_a_map_and_an_interval_are_those_of_residuals():
     X, y, C = confounded(60)
     clean = residual(X, C, EVERY)
     model = TraceNormRegressor(alpha=0.2, tol=1e-9)
@@ -396,9 +396,6 @@ def test_a_map_an_interval_and_a_learning_curve_are_those_of_residuals():
     one = TraceNormRegressor(alpha=0.2, tol=1e-9).fit(X, y, weight, confounds=C)
     left = weight == 0
     assert drawn.scores[0] == pytest.approx(one.score(X[left], y[left], confounds=C[left]), abs=1e-4)
-    folds = list(KFold(3).split(X))
-    curve = learning_curve(model, X, y, confounds=C, cv=folds, sizes=[40])
-    np.testing.assert_allclose(curve.scores[:, 0], cleaned_scores(model, X, y, C, folds), atol=1e-4)
 
 
 def test_every_model_of_a_comparison_sees_residuals_and_searches_regress_in_their_own_folds():

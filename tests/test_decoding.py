@@ -9,7 +9,7 @@ from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
-from tracelearn.inference import decode_over_time, learning_curve, searchlight
+from tracelearn.inference import decode_over_time, searchlight
 
 
 def _epochs(n=48, channels=5, times=7, seed=0):
@@ -164,10 +164,19 @@ def test_standard_errors_count_the_training_samples_that_folds_share():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 3, 4)), rng.normal(size=60)
     model = TraceNormRegressor(alpha=0.01)
-    for found in (decode_over_time(model, X, y, cv=4), learning_curve(model, X, y, cv=4, sizes=3)):
-        alone = found.scores.std(axis=0, ddof=1) / np.sqrt(4)
-        # Three quarters are learned from: 1 / 4 becomes 1 / 4 + 1 / 3.
-        np.testing.assert_allclose(found.standard_error, alone * np.sqrt(1 + 4 / 3))
+    decoding = decode_over_time(model, X, y, cv=4)
+    independent = decoding.scores.std(axis=0, ddof=1) / np.sqrt(4)
+    # Three quarters are learned from: 1 / 4 becomes 1 / 4 + 1 / 3.
+    np.testing.assert_allclose(decoding.standard_error, independent * np.sqrt(1 + 4 / 3))
+
+
+def test_another_random_state_draws_other_folds():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3, 4)), rng.normal(size=60)
+    model = TraceNormRegressor(alpha=0.01)
+    first, same, other = (decode_over_time(model, X, y, random_state=seed).scores for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, same)
+    assert np.any(first != other)
 
 
 def _named(times, channels=("Fz", "Cz", "Pz")):

@@ -12,7 +12,6 @@ from tracelearn.inference import (
     bootstrap,
     compare,
     decode_over_time,
-    learning_curve,
     map_test,
     permutation_test,
     searchlight,
@@ -25,7 +24,6 @@ y = X[:, 0, 0] + 0.5 * rng.standard_normal(40)
 RARE = np.isin(np.arange(40), [0, 1, 8, 9]).astype(int)  # of five folds in their order three lack a class
 SCORED = {
     "permutation": lambda model, X, y, **options: permutation_test(model, X, y, n_permutations=3, **options),
-    "curve": lambda model, X, y, **options: learning_curve(model, X, y, sizes=3, **options),
     "time": decode_over_time,
     "generalisation": lambda model, X, y, **options: decode_over_time(model, X, y, generalize=True, **options),
     "searchlight": lambda model, X, y, **options: searchlight(model, X, y, np.eye(3), **options),
@@ -75,20 +73,6 @@ def test_a_score_of_classes_for_numbers_is_refused(name):
     refused(lambda: ALL[name](TraceNormRegressor(), X, y, scoring="roc_auc"), "a score that fits the model")
 
 
-def test_a_learning_curve_of_two_samples_begins_with_one():
-    found = learning_curve(TraceNormRegressor(), X[:4], y[:4], sizes=3, cv=2)
-    assert found.sizes.tolist() == [1, 2]
-
-
-def test_a_learning_curve_is_the_same_for_arrays_of_another_library():
-    torch = pytest.importorskip("torch")
-    model = TraceNormRegressor(0.05)
-    expected, found = (
-        learning_curve(model, *own, sizes=3, random_state=0) for own in ((X, y), map(torch.asarray, (X, y)))
-    )
-    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-5)
-
-
 @pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
 def test_a_p_value_does_not_depend_on_the_units_of_its_score(unit):
     found = permutation_test(
@@ -113,7 +97,7 @@ def test_neighbours_that_are_no_numbers_of_entries_are_refused(neighbours):
     refused(lambda: searchlight(TraceNormRegressor(), X, y, neighbours), "lists of neighbours")
 
 
-@pytest.mark.parametrize("ask", [permutation_test, decode_over_time, learning_curve])
+@pytest.mark.parametrize("ask", [permutation_test, decode_over_time])
 def test_an_alpha_that_leaves_no_weights_is_said(ask):
     rng = np.random.default_rng(0)
     y = np.arange(40) % 2

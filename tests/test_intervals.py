@@ -1,4 +1,4 @@
-"""Bootstraps and learning curves: equal to refits, intervals that cover, refusals in a sentence."""
+"""Bootstraps: equal to refits, intervals that cover, refusals in a sentence."""
 
 from dataclasses import replace
 
@@ -7,17 +7,13 @@ import pytest
 from benchmarks import coverage
 from scipy.stats import binom
 from sklearn.base import clone
-from sklearn.metrics import get_scorer
-from sklearn.model_selection import KFold
 
 from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
-from tracelearn.inference import Bootstrap, bootstrap, learning_curve
-from tracelearn.inference.draws import Influence, Study, _jackknifed, _one_by_one, _together, _values, draw
-from tracelearn.inference.intervals import _quantile, _subspaces
-from tracelearn.inference.sets import Reading
-
-CV = KFold(3, shuffle=True, random_state=0)
+from tracelearn.inference import Bootstrap, bootstrap
+from tracelearn.inference.draws import Influence, Study, draw, fit_one_by_one, fit_together, jackknifed
+from tracelearn.inference.intervals import quantile, ranks_and_angles
+from tracelearn.inference.reading import Reading
 
 
 def _samples(n=80, noise=0.5):
@@ -66,8 +62,8 @@ def test_a_stable_subspace_has_small_angles_and_its_rank_is_found_often():
     assert found.rank_shares(0).get(1, 0.0) > 0.8
     axes = np.eye(3)
     one, other = ([(axes[:, own], np.ones(1))] for own in ([0], [1]))
-    assert _subspaces(one, other) == [(1, pytest.approx(90.0))]
-    assert _subspaces(one, one) == [(1, pytest.approx(0.0))]
+    assert ranks_and_angles(one, other) == ([1], [pytest.approx(90.0)])
+    assert ranks_and_angles(one, one) == ([1], [pytest.approx(0.0)])
 
 
 DESIGNS = {design.name: design for design in coverage.DESIGNS}
@@ -109,15 +105,9 @@ def test_what_units_do_to_a_score_adds_up_to_what_another_draw_of_them_does(unit
     rng, n = np.random.default_rng(0), 60
     X, y = rng.standard_normal((n, 3, 2)), (np.arange(n) % 7 > 0).astype(int)
     groups = np.arange(n) // 3
-    study = Study(
-        Reading.of(TraceNormClassifier(alpha=1e6), X, y),
-        X,
-        None,
-        groups if unit == "groups" else np.arange(n),
-        None,
-        rng,
-    )
-    found = draw(study, 200, study.n_units).influence()
+    model = TraceNormClassifier(alpha=1e6)
+    study = Study(model, Reading.of(model, X, y), X, None, groups if unit == "groups" else np.arange(n))
+    found = draw(study, 200, study.n_units, rng).influence()
     hits = np.bincount(study.units, weights=y) / n
     n_units = len(hits)
     expected = n_units / (n_units - 1) * np.sum((hits - np.bincount(study.units) / n * y.mean()) ** 2)
@@ -130,10 +120,9 @@ def test_the_jackknife_of_a_mean_is_what_its_samples_say(scoring):
     X, y = _samples(40)
     model, y = (TraceNormClassifier(0.05), y > 0) if scoring == "accuracy" else (TraceNormRegressor(0.1), y)
     random = np.random.default_rng(0)
-    drawn = draw(Study(Reading.of(model, X, y), X, None, np.arange(40), scoring, random), 5, 40)
-    values, _ = _values(drawn)
-    left = np.flatnonzero(drawn.left_out[2])
-    np.testing.assert_allclose(_jackknifed(drawn, 2, left, np.arange(40)), values[2], atol=1e-9)
+    drawn = draw(Study(model, Reading.of(model, X, y), X, None, np.arange(40), scoring), 5, 40, random)
+    values, _ = drawn.values()
+    np.testing.assert_allclose(jackknifed(drawn, 2, np.arange(40)), values[2], atol=1e-9)
     np.testing.assert_allclose(values.sum(axis=1) / drawn.left_out.sum(axis=1), drawn.scores)
 
 
@@ -147,9 +136,9 @@ def test_draws_as_one_batch_are_those_of_fits_one_by_one():
             (TraceNormClassifier(0.05, tol=1e-10), np.digitize(y, [-0.5, 0.5])),
         ):
             random = np.random.default_rng(1)
-            study = Study(Reading.of(model, X, targets), X, None, np.arange(n), None, random)
+            study = Study(model, Reading.of(model, X, targets), X, None, np.arange(n))
             weights = random.multinomial(n, np.full(n, 1 / n), size=3).astype(float) + 0.01
-            for ours, theirs in zip(_together(study, weights), _one_by_one(study, weights), strict=True):
+            for ours, theirs in zip(fit_together(study, weights), fit_one_by_one(study, weights), strict=True):
                 np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
@@ -214,7 +203,7 @@ def test_a_spread_that_few_units_carry_is_known_less_well():
     values = np.concatenate([values, nothing], axis=1)
     middle = values.mean(axis=0)
     found = Bootstrap(counts[:, 0], values, values, nothing, nothing, middle, 0.9, "r2", counts, 0.5, 0.1, 59.0)
-    alike, normal, few, still = found._degrees(values)
+    alike, normal, few, still = found.degrees_of_spread(values)
     assert alike == still == n - 1
     assert few < 10 < 20 < normal <= n - 1
     plain = np.quantile(values, 0.95, axis=0)
@@ -226,7 +215,7 @@ def test_a_quantile_for_each_entry_is_that_of_numpy():
     values = np.random.default_rng(0).standard_normal((23, 4))
     for share in (0.001, 0.05, 0.5, 0.93):
         expected = np.quantile(values, share, axis=0, method="weibull")
-        np.testing.assert_allclose(_quantile(values, np.full(4, share)), expected, atol=1e-12)
+        np.testing.assert_allclose(quantile(values, np.full(4, share)), expected, atol=1e-12)
 
 
 def test_intervals_are_wider_for_fewer_groups():
@@ -236,44 +225,6 @@ def test_intervals_are_wider_for_fewer_groups():
     for what in ("coefs", "patterns", "angles"):
         widths = [np.ptp(one.interval(what), axis=0) for one in (found, few)]
         assert np.all(widths[1] > widths[0])
-
-
-CASES = {
-    "numbers": (TraceNormRegressor(0.1, tol=1e-10), lambda y: y, "r2"),
-    "several": (TraceNormRegressor(0.1, tol=1e-10, target_mode=True), lambda y: np.stack([y, y**2], 1), "r2"),
-    "no intercept": (TraceNormRegressor(0.1, tol=1e-10, fit_intercept=False), lambda y: y, "r2"),
-    "classes": (TraceNormClassifier(0.05, tol=1e-10), lambda y: y > 0, "roc_auc"),
-    "scaled": (TraceNormRegressor(0.1, tol=1e-10, scaling="modes"), lambda y: y, "r2"),
-    "log_loss": (TraceNormClassifier(0.05, tol=1e-6, loss="log_loss"), lambda y: y > 0, "neg_log_loss"),
-}
-
-
-@pytest.mark.parametrize("n", [80, 16])  # moments, and a basis of fewer samples than features
-@pytest.mark.parametrize("case", CASES)
-def test_a_learning_curve_is_that_of_refits_on_the_same_samples(case, n):
-    model, targets, scoring = CASES[case]
-    X, y = _samples(n)
-    y, sizes = targets(y), [6, n // 2]
-    found = learning_curve(model, X, y, sizes=sizes, cv=CV, scoring=scoring, random_state=2)
-    random = np.random.default_rng(2)
-    orders = [random.permutation(train) for train, _ in CV.split(X)]
-    expected = np.empty((3, 2))
-    for f, (order, (_, test)) in enumerate(zip(orders, CV.split(X), strict=True)):
-        if model._learns_classes:
-            first = sorted(np.unique(y[order], return_index=True)[1])
-            order = [*order[first], *np.delete(order, first)]  # noqa: PLW2901
-        for i, size in enumerate(sizes):
-            one = clone(model).fit(X[order[:size]], y[order[:size]])
-            expected[f, i] = get_scorer(scoring)(one, X[test], y[test])
-    np.testing.assert_allclose(found.scores, expected, atol=1e-3)
-    assert found.method == ("refit" if case in ("scaled", "log_loss") else "batch")
-
-
-def test_more_samples_are_better():
-    X, y = _samples(200, noise=0.2)
-    found = learning_curve(TraceNormRegressor(0.2), X, y, sizes=5)
-    assert found.sizes.tolist() == [32, 64, 96, 128, 160]
-    assert found.mean[-1] > found.mean[0] + 0.1
 
 
 @pytest.mark.parametrize(
@@ -287,25 +238,20 @@ def test_bad_bootstraps_are_refused_in_a_sentence(options, words):
 
 def test_other_bad_input_is_refused_in_a_sentence():
     X, y = _samples()
-    with pytest.raises(ValueError, match="best_estimator_"):
+    with pytest.raises(ValueError, match="linear_estimator"):
         bootstrap(TensorRegressor(), X, y)
     found = bootstrap(TraceNormRegressor(), X, y, n_bootstraps=2)
     with pytest.raises(ValueError, match="'scores', 'coefs'"):
         found.interval("ranks")
     with pytest.raises(ValueError, match="'coefs' or 'patterns'"):
         found.interval("scores", simultaneous=True)
-    for sizes in ([1, 2], [500], [2.5], [], 0):
-        with pytest.raises(ValueError, match="sizes"):
-            learning_curve(TraceNormRegressor(), X, y, sizes=sizes)
 
 
-def test_both_are_drawn():
+def test_bootstraps_are_drawn():
     pytest.importorskip("matplotlib")
     X, y = _samples()
     found = bootstrap(TraceNormRegressor(0.1), X, y, n_bootstraps=10, random_state=0)
     assert len(found.plot()) == 3
-    curve = learning_curve(TraceNormRegressor(0.1), X, y, sizes=3)
-    np.testing.assert_allclose(curve.plot().lines[0].get_ydata(), curve.mean)
 
 
 @pytest.mark.parametrize("scoring", ["r2", "neg_mean_squared_error"])

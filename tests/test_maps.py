@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.inference import MapTest, map_test
-from tracelearn.inference.maps import _edges, _weighed
-from tracelearn.inference.permutation import exchange_of
+from tracelearn.inference.maps import neighbour_pairs, neighbour_tables, weigh_clusters
+from tracelearn.inference.permutation import choose_exchange
 
 
 def _samples(n=60, seed=0, signal=1.0):
@@ -29,7 +29,7 @@ def test_p_values_are_those_of_refits_on_the_same_permutations(what, attribute, 
     if classes:
         y, model = np.digitize(y, [-1, 1][: classes - 1]), TraceNormClassifier(0.05, tol=1e-10)
     found = map_test(model, X, y, what=what, n_permutations=9, random_state=3)
-    order = exchange_of(y, None).draw(60, 9, np.random.default_rng(3))
+    order = choose_exchange(y, None).draw(60, 9, np.random.default_rng(3))
     maps = [getattr(clone(model).fit(X, y[own]), attribute) for own in [np.arange(60), *order]]
     maps = np.array(maps)
     np.testing.assert_allclose(found.map, maps[0], atol=1e-5)
@@ -52,16 +52,19 @@ def test_what_carries_the_signal_survives_and_its_cluster_too():
 
 
 def test_neighbours_are_successive_entries_of_smooth_modes_and_those_of_an_adjacency():
-    pairs = {tuple(pair) for pair in _edges((2, 3), [1], None).tolist()}
-    assert pairs == {(0, 1), (1, 2), (3, 4), (4, 5)}
+    def pairs(smooth, adjacency):
+        tables = neighbour_tables((2, 3), None, smooth, adjacency)
+        return {tuple(pair) for pair in neighbour_pairs((2, 3), tables).tolist()}
+
+    assert pairs([1], {}) == {(0, 1), (1, 2), (3, 4), (4, 5)}
     ring = csr_array(np.array([[0, 0, 1], [0, 0, 0], [0, 0, 0]]))
-    assert {tuple(pair) for pair in _edges((2, 3), [], {1: ring}).tolist()} == {(0, 2), (3, 5)}
-    assert len(_edges((2, 3), [0], {1: ring})) == 5
+    assert pairs([], {1: ring}) == {(0, 2), (3, 5)}
+    assert len(pairs([0], {1: ring})) == 5
 
 
 def test_clusters_have_one_sign_and_weigh_the_sum_of_their_sizes():
     values = np.array([3.0, 4.0, -5.0, 0.1, 2.0, 2.5])
-    labels, mass = _weighed(values, _edges((6,), [0], None), 1.0)
+    labels, mass = weigh_clusters(values, neighbour_pairs((6,), neighbour_tables((6,), None, [0], {})), 1.0)
     assert labels.tolist() == [0, 0, 1, -1, 2, 2]
     np.testing.assert_allclose(mass, [7.0, 5.0, 4.5])
 
@@ -85,7 +88,7 @@ def test_bad_input_is_refused_in_a_sentence(options, words):
 
 
 def test_a_search_is_refused_with_what_to_do():
-    with pytest.raises(ValueError, match="best_estimator_"):
+    with pytest.raises(ValueError, match="linear_estimator"):
         map_test(TensorRegressor(), *_samples())
 
 

@@ -681,7 +681,7 @@ def test_labels_of_an_axis_do_not_overlap(browser, page_paths, width):
     assert overlaps == 0
 
 
-@pytest.mark.parametrize("kind", ["permutation", "map", "bootstrap", "comparison", "decoding", "curve"])
+@pytest.mark.parametrize("kind", ["permutation", "map", "bootstrap", "comparison", "decoding"])
 def test_every_result_has_a_page_with_its_sentence_its_figure_and_its_numbers(kind):
     pytest.importorskip("matplotlib").use("agg")
     X, y, _ = make_low_rank_regression(60, (4, 3), rank=1, random_state=0)
@@ -692,7 +692,6 @@ def test_every_result_has_a_page_with_its_sentence_its_figure_and_its_numbers(ki
         "bootstrap": lambda: inference.bootstrap(model, X, y, n_bootstraps=4, random_state=0),
         "comparison": lambda: inference.compare(model, X, y, cv=3, repeats=1),
         "decoding": lambda: inference.decode_over_time(model, X, y, cv=3),
-        "curve": lambda: inference.learning_curve(model, X, y, sizes=2, cv=3),
     }[kind]()
     page = result_page(found, title="Left <or> right")
     assert "<h1>Left &lt;or&gt; right</h1>" in page

@@ -26,7 +26,7 @@ from tracelearn.cli.shared import as_text, check_label_memory, targets_of
 from tracelearn.errors import refuse
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
-from tracelearn.inference.sets import cleaned
+from tracelearn.inference.reading import without_confounds
 from tracelearn.report.page import Evaluation
 from tracelearn.report.scores import Folds, compare
 from tracelearn.samples import Source
@@ -94,7 +94,8 @@ class Dataset:
 
     def cleaned(self, train: NDArray[Any]) -> Dataset:
         """Regress confounds out of all samples, as learned from some: for models that know none."""
-        return replace(self, X=cleaned(self.X, self.confounds, train), confounds=None)
+        weight = np.bincount(train, minlength=len(self.X)).astype(float)
+        return replace(self, X=without_confounds(self.X, self.confounds, weight), confounds=None)
 
 
 def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:

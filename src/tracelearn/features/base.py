@@ -129,7 +129,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def fit_samples(self, samples: TrainingSamples, earlier: TensorTransformer | None = None) -> Self:
         """Learn from samples, after those that an ``earlier`` one of this kind has learned from; return this transformer."""
-        self._publish(self._learned(samples, earlier))
+        self.publish(self._learned(samples, earlier))
         return self
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
@@ -160,7 +160,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 learned["feature_names_in_"] = samples.feature_names
             if modes is not None:
                 learned["modes_"] = modes
-            self._publish(learned)
+            self.publish(learned)
             earlier = self
         return self
 
@@ -169,8 +169,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         learned = self.learn(samples, earlier)
         return {"sample_shape_": samples.shape, "n_features_in_": math.prod(samples.shape), **learned}
 
-    def _publish(self, learned: dict[str, Any]) -> None:
-        """Replace all fitted attributes: the only place where any is written."""
+    def publish(self, learned: dict[str, Any]) -> None:
+        """Replace all fitted attributes by these: the only place where any is written."""
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         for name, value in learned.items():

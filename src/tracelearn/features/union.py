@@ -144,7 +144,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         xp = array_namespace(*parts)
         flat = xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in parts], axis=1)
         summary = summarise(flat, weight, squares)
-        joined._publish(
+        joined.publish(
             {
                 "sample_shape_": transformers[-1].sample_shape_,
                 "n_features_in_": transformers[-1].n_features_in_,

@@ -1,7 +1,6 @@
 """Answers with evidence: tests, intervals and time courses of models, as batches of problems over shared operators."""
 
 from tracelearn.inference.comparison import Comparison, compare
-from tracelearn.inference.curves import LearningCurve, learning_curve
 from tracelearn.inference.decoding import Decoding, decode_over_time, searchlight
 from tracelearn.inference.intervals import Bootstrap, bootstrap
 from tracelearn.inference.maps import MapTest, map_test
@@ -11,13 +10,11 @@ __all__ = [
     "Bootstrap",
     "Comparison",
     "Decoding",
-    "LearningCurve",
     "MapTest",
     "PermutationTest",
     "bootstrap",
     "compare",
     "decode_over_time",
-    "learning_curve",
     "map_test",
     "permutation_test",
     "searchlight",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, update_wrapper
@@ -20,19 +21,14 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.errors import refuse
-from tracelearn.estimators.base import TraceNormModel
 from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.sets import Plan, check_count, check_scores, cleaned, scored
+from tracelearn.inference.reading import ScoringPlan, check_count, is_search, is_trace_norm_model
+from tracelearn.inference.scoring import check_scores, score_model
 from tracelearn.samples.checks import check_finite, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import corrected_error
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
-
-
-def _flat(X: Array) -> Array:
-    return np.reshape(X, (len(X), -1))
 
 
 def flat_rivals(classifier: bool) -> dict[str, Any]:
@@ -40,15 +36,19 @@ def flat_rivals(classifier: bool) -> dict[str, Any]:
 
     Scaled samples are rotated into their span, which no squared norm of weights notices: few samples of many entries take less.
     """
-    strengths = np.geomspace(1e-2, 1e6, 9)
-    found: dict[str, Any] = {"ridge": (RidgeClassifierCV if classifier else RidgeCV)(strengths)}
+    ridges = np.geomspace(1e-2, 1e6, 9)
+    models: dict[str, Any] = {"ridge": RidgeClassifierCV(ridges) if classifier else RidgeCV(ridges)}
     if classifier:
-        strengths = np.geomspace(1e-4, 1e2, 7)
-        found["logistic"] = GridSearchCV(LogisticRegression(max_iter=1000), {"C": strengths}, scoring="neg_log_loss")
+        strengths = {"C": np.geomspace(1e-4, 1e2, 7)}
+        models["logistic"] = GridSearchCV(LogisticRegression(max_iter=1000), strengths, scoring="neg_log_loss")
     return {
-        name: make_pipeline(FunctionTransformer(_flat), StandardScaler(), PCA(svd_solver="full"), one)
-        for name, one in found.items()
+        name: make_pipeline(FunctionTransformer(_flat), StandardScaler(), PCA(svd_solver="full"), model)
+        for name, model in models.items()
     }
+
+
+def _flat(X: Array) -> Array:
+    return np.reshape(X, (len(X), -1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +72,8 @@ class Comparison:
     --------
     >>> import numpy as np
     >>> from tracelearn.inference import Comparison
-    >>> found = Comparison.of(("ours", "ridge"), np.array([[0.8, 0.9, 0.8], [0.6, 0.8, 0.7]]), 0.5, "accuracy")
-    >>> print(found)
+    >>> scores = np.array([[0.8, 0.9, 0.8], [0.6, 0.8, 0.7]])
+    >>> print(Comparison.of(("ours", "ridge"), scores, 0.5, "accuracy"))
     ours: accuracy 0.833
     ridge: accuracy 0.700; difference 0.133, 95 % from -0.093 to 0.360, p = 0.13
     """
@@ -91,13 +91,15 @@ class Comparison:
     def of(cls, names: Sequence[str], scores: Array, ratio: float, scoring: str) -> Comparison:
         """Compare scores (M, J) of folds that hold out ``ratio`` times as many samples as they train on."""
         differences = scores[:1] - scores
-        mean, degrees = differences.mean(axis=1), scores.shape[1] - 1
+        mean = differences.mean(axis=1)
         error = corrected_error(differences, ratio)
+        degrees = scores.shape[1] - 1
         # Models that agree on every fold do not differ; models that differ by the same on every fold do beyond doubt.
-        size = np.divide(np.abs(mean), error, out=np.where(mean == 0, 0.0, np.inf), where=error > 0)
+        certain = np.where(mean == 0, 0.0, np.inf)
+        t_value = np.divide(np.abs(mean), error, out=certain, where=error > 0)
+        p_value = 2.0 * student.sf(t_value, degrees)
         reach = student.ppf(0.975, degrees) * error
-        p = 2.0 * student.sf(size, degrees)
-        return cls(tuple(names), scores, mean, error, p, mean - reach, mean + reach, scoring)
+        return cls(tuple(names), scores, mean, error, p_value, mean - reach, mean + reach, scoring)
 
     @property
     def means(self) -> Array:
@@ -132,6 +134,7 @@ def compare(
     confounds: Any = None,
     scoring: Any = None,
     yardsticks: bool = True,
+    random_state: int = 0,
 ) -> Comparison:
     """Compare models on the same folds; the first with each other one.
 
@@ -153,6 +156,8 @@ def compare(
     yardsticks : bool, default=True
         Whether to add ridge regression and, for classes, logistic regression on flat samples scaled to unit variance, their
         strengths chosen by cross-validation: what a model of tensors should be better than.
+    random_state : int, default=0
+        Of the folds, where ``cv`` is their number.
 
     Returns
     -------
@@ -164,83 +169,107 @@ def compare(
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.inference import compare
     >>> X, y, W = make_low_rank_regression(80, (6, 5, 4), rank=1, random_state=0)
-    >>> found = compare(TraceNormRegressor(alpha=1.0), X, y)
-    >>> found.names, bool(found.p_value[1] < 0.05)
+    >>> comparison = compare(TraceNormRegressor(alpha=1.0), X, y)
+    >>> comparison.names, bool(comparison.p_value[1] < 0.05)
     (('TraceNormRegressor', 'ridge'), True)
     """
     X, y, _ = unnamed(X, y)
-    X, named = np.asarray(X), _named(models)
-    first = next(iter(named.values()))
-    rivals = flat_rivals(is_classifier(first)) if yardsticks else {}
-    named |= {name: one for name, one in rivals.items() if name not in named}
-    refuse(len(named) < 2, "Expected at least two models to compare, got one: add another, or yardsticks=True.")
-    if any(isinstance(one, TraceNormModel | TensorSearch) for one in named.values()) and X.dtype.kind == "f":
+    X = np.asarray(X)
+    models = _named(models)
+    first = next(iter(models.values()))
+    classifier = is_classifier(first)
+    rivals = flat_rivals(classifier) if yardsticks else {}
+    models |= {name: rival for name, rival in rivals.items() if name not in models}
+    refuse(len(models) < 2, "Expected at least two models to compare, got one: add another, or yardsticks=True.")
+    if any(is_trace_norm_model(model) or is_search(model) for model in models.values()) and X.dtype.kind == "f":
         check_finite(X, "X")  # those of a fold would have other numbers
-    plan = Plan.of(first, X, y, cv, groups, confounds, scoring, repeats=check_count(repeats, "repeats"))
-    _check_folds(plan, classifier=is_classifier(first))
+    plan = ScoringPlan.of(
+        first,
+        X,
+        y,
+        cv=cv,
+        groups=groups,
+        confounds=confounds,
+        scoring=scoring,
+        random_state=random_state,
+        repeats=check_count(repeats, "repeats"),
+    )
+    splits = plan.folds.splits
+    _check_folds(plan, classifier=classifier)
     # Not each model's own score: that of a search may be another one.
-    judge = plan.name if scoring is None else scoring
-    scores = np.empty((len(named), len(plan.folds)))
+    scoring = plan.score_name if scoring is None else scoring
+    scores = np.empty((len(models), len(splits)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         # PCA divides by the variance of samples, also where they have none.
         warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"sklearn\.decomposition")
-        for f, (train, test) in enumerate(plan.folds.splits):
-            clean = cleaned(X, plan.confounds, train)
-            for m, model in enumerate(named.values()):
-                A = X if isinstance(model, TensorSearch) else clean
-                scores[m, f] = _held_out(model, A, plan, train, test, judge)
-    ratio = float(np.mean([len(test) / len(train) for train, test in plan.folds.splits]))
-    return Comparison.of(tuple(named), check_scores(scores), ratio, plan.name)
+        for fold, (train, test) in enumerate(splits):
+            cleaned = plan.cleaned(X, train)
+            for m, model in enumerate(models.values()):
+                if is_search(model):
+                    scores[m, fold] = _score_search(model, X, plan, train, test, scoring)
+                    continue
+                fitted = clone(model).fit(cleaned[train], plan.labels[train])
+                scores[m, fold] = score_model(check_scoring(fitted, scoring), fitted, cleaned[test], plan.labels[test])
+    return Comparison.of(tuple(models), check_scores(scores), plan.folds.ratio, plan.score_name)
 
 
-def _check_folds(plan: Plan, *, classifier: bool) -> None:
+def _check_folds(plan: ScoringPlan, *, classifier: bool) -> None:
     """Refuse folds that leave nothing to compare, or one class to learn from."""
-    labels, folds = plan.labels, plan.folds
-    refuse(len(folds) < 2, f"Expected at least two folds to compare models on, got {len(folds)}.")
-    alone = [f for f, (train, _) in enumerate(folds.splits) if classifier and len(np.unique(labels[train])) < 2]
-    if alone and len(np.unique(labels)) > 1:
-        raise ValueError(
-            f"Expected two classes in every fold to learn from, got one without fold {alone[0] + 1}: use fewer folds, or leave "
-            "out classes of few samples."
+    splits = plan.folds.splits
+    refuse(len(splits) < 2, f"Expected at least two folds to compare models on, got {len(splits)}.")
+    if not classifier or len(np.unique(plan.labels)) < 2:
+        return
+    for fold, (train, _) in enumerate(splits, start=1):
+        refuse(
+            len(np.unique(plan.labels[train])) < 2,
+            f"Expected two classes in every fold to learn from, got one without fold {fold}: use fewer folds, or leave out "
+            "classes of few samples.",
         )
 
 
-def _held_out(model: Any, X: Array, plan: Plan, train: Array, test: Array, judge: Any) -> float:
-    """Fit a model to some samples, a search with their groups and confounds, and score it on others."""
-    searches = isinstance(model, TensorSearch)
-    given = {"groups": plan.groups, "confounds": plan.confounds} if searches else {}
-    own = {key: values[train] for key, values in given.items() if values is not None}
-    fitted: Any = clone(model).fit(X[train], plan.labels[train], **own)
-    if searches and plan.confounds is not None:
-        fitted = _Informed(fitted, plan.confounds[test])
-    return scored(check_scoring(fitted, judge), fitted, X[test], plan.labels[test])
+def _score_search(search: Any, X: Array, plan: ScoringPlan, train: Array, test: Array, scoring: Any) -> float:
+    """Fit a search to some samples, with their groups and confounds, and score it on others."""
+    metadata = {}
+    if plan.groups is not None:
+        metadata["groups"] = plan.groups[train]
+    if plan.confounds is not None:
+        metadata["confounds"] = plan.confounds[train]
+    fitted: Any = clone(search).fit(X[train], plan.labels[train], **metadata)
+    if plan.confounds is not None:
+        fitted = _WithConfounds(fitted, plan.confounds[test])
+    return score_model(check_scoring(fitted, scoring), fitted, X[test], plan.labels[test])
 
 
-class _Informed:
+class _WithConfounds:
     """A fitted model that knows the confounds of the samples it is asked about: scorers do not pass them on."""
 
     def __init__(self, model: Any, confounds: Array) -> None:
-        self._model, self._confounds = model, confounds
+        self._model = model
+        self._confounds = confounds
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        asked = name in ("predict", "decision_function", "predict_proba", "predict_log_proba", "score")
-        return update_wrapper(partial(found, confounds=self._confounds), found) if asked else found
+        attribute = getattr(self._model, name)
+        if name not in ("predict", "decision_function", "predict_proba", "predict_log_proba", "score"):
+            return attribute
+        return update_wrapper(partial(attribute, confounds=self._confounds), attribute)
 
 
 def _named(models: Any) -> dict[str, Any]:
     """Name models by their classes, where they have no names; equal names are numbered."""
     if isinstance(models, Mapping):
-        found = dict(models)
+        named = dict(models)
     else:
-        given = list(models) if isinstance(models, list | tuple) else [models]
-        found = {}
-        for model in given:
+        named = {}
+        counts: Counter[str] = Counter()
+        for model in models if isinstance(models, list | tuple) else [models]:
             name = type(model).__name__
-            same = sum(key.split(" ")[0] == name for key in found)
-            found[f"{name} {same + 1}" if same else name] = model
-    strange = [name for name, model in found.items() if not (hasattr(model, "fit") and hasattr(model, "get_params"))]
-    if strange or not found:
-        raise ValueError(f"Expected estimators to compare, got {'none' if not found else repr(found[strange[0]])}.")
-    return found
+            counts[name] += 1
+            named[name if counts[name] == 1 else f"{name} {counts[name]}"] = model
+    refuse(not named, "Expected estimators to compare, got none.")
+    for model in named.values():
+        refuse(
+            not (hasattr(model, "fit") and hasattr(model, "get_params")),
+            f"Expected estimators to compare, got {model!r}.",
+        )
+    return named

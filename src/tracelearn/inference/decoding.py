@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,22 +15,10 @@ from sklearn.metrics import check_scoring
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.errors import refuse
-from tracelearn.estimators.base import TraceNormModel
 from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.sets import (
-    Plan,
-    Reading,
-    check_count,
-    check_model,
-    check_scores,
-    cleaned,
-    is_shared,
-    judged,
-    number_of,
-    scored,
-    solve_stack,
-    warn_of_zero_weights,
-)
+from tracelearn.inference.reading import Reading, ScoringPlan, axis_number, check_count, check_model, shares_system
+from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
+from tracelearn.inference.solving import solve_groups
 from tracelearn.problems.operators import SpectralGram
 from tracelearn.problems.squares import Squares
 from tracelearn.samples.checks import small_on_one_thread
@@ -68,8 +55,8 @@ class Decoding:
     --------
     >>> import numpy as np
     >>> from tracelearn.inference import Decoding
-    >>> found = Decoding(np.array([[0.5, 0.9], [0.5, 0.7]]), np.arange(2), "accuracy", "batch")
-    >>> found.mean, str(found)
+    >>> decoding = Decoding(np.array([[0.5, 0.9], [0.5, 0.7]]), np.arange(2), "accuracy", "batch")
+    >>> decoding.mean, str(decoding)
     (array([0.5, 0.8]), 'accuracy between 0.500 and 0.800, best at position 1, over 2 folds')
     """
 
@@ -98,12 +85,13 @@ class Decoding:
         return draw_decoding(self, ax, times)
 
     def __str__(self) -> str:
-        mean = self.mean if self.scores.ndim == 2 else np.diagonal(self.mean)
+        generalizes = self.scores.ndim == 3
+        mean = np.diagonal(self.mean) if generalizes else self.mean
         best = int(np.argmax(mean))
         place = f"position {self.positions[best]}" if self.mode is None else self.mode.entry(best)
+        place = f"diagonal {place}" if generalizes else place
         span = f"{self.scoring} between {mean.min():.3f} and {mean.max():.3f}"
-        where = place if self.scores.ndim == 2 else f"diagonal {place}"
-        return f"{span}, best at {where}, over {len(self.scores)} folds"
+        return f"{span}, best at {place}, over {len(self.scores)} folds"
 
 
 @small_on_one_thread
@@ -120,6 +108,7 @@ def decode_over_time(
     groups: Any = None,
     confounds: Any = None,
     scoring: Any = None,
+    random_state: int = 0,
 ) -> Decoding:
     """Fit a model at each position along a mode, or in windows along it, and score it on held-out samples.
 
@@ -147,6 +136,8 @@ def decode_over_time(
         Regressed out of samples within each training fold, and out of what it holds out as learned there.
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
+    random_state : int, default=0
+        Of the folds, where ``cv`` is their number.
 
     Returns
     -------
@@ -164,22 +155,24 @@ def decode_over_time(
     4
     """
     X, y, modes = unnamed(X, y)
-    shape, entries = _entries(X)
+    entries = _numbered_entries(X)
+    shape = entries.shape
     check_count(window, "window")
     check_count(step, "step")
-    axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
-    mode = axis - 1 if axis > 0 else axis + len(shape)
+    number = axis_number(axis, modes)
+    mode = number - 1 if number > 0 else number + len(shape)
     refuse(
-        not 0 <= mode < len(shape) or axis == 0,
+        not 0 <= mode < len(shape) or number == 0,
         f"Expected axis to be one of X after the first, samples, which is 0, got {axis} for {len(shape) + 1} axes.",
     )
     refuse(
         window > shape[mode], f"Expected a window of at most the {shape[mode]} entries of axis {axis}, got {window}."
     )
     starts = np.arange(0, shape[mode] - window + 1, step)
-    parts = [np.take(entries, range(start, start + window) if window > 1 else start, axis=mode) for start in starts]
-    found = _decode(model, X, y, parts, starts, cv, groups, confounds, scoring, generalize=generalize)
-    return found if modes is None else replace(found, mode=modes[mode].windows(starts, window))
+    regions = [np.take(entries, range(start, start + window) if window > 1 else start, axis=mode) for start in starts]
+    options = {"cv": cv, "groups": groups, "confounds": confounds, "scoring": scoring, "random_state": random_state}
+    decoding = _decode(model, X, y, regions, starts, generalize=generalize, **options)
+    return decoding if modes is None else replace(decoding, mode=modes[mode].windows(starts, window))
 
 
 @small_on_one_thread
@@ -194,12 +187,13 @@ def searchlight(
     groups: Any = None,
     confounds: Any = None,
     scoring: Any = None,
+    random_state: int = 0,
 ) -> Decoding:
     """Fit a model to each neighbourhood of entries, and score it on held-out samples.
 
     Parameters
     ----------
-    model, X, y, cv, groups, confounds, scoring : as in ``decode_over_time``
+    model, X, y, cv, groups, confounds, scoring, random_state : as in ``decode_over_time``
     neighbours : square matrix, sparse or not, or list of index arrays
         Which entries of the axis are in each neighbourhood: the nonzero ones of each row, together with its own, or those listed.
     axis : int, str or None, default=1
@@ -223,81 +217,88 @@ def searchlight(
     array([False, False, False, False,  True,  True])
     """
     X, y, modes = unnamed(X, y)
-    shape, entries = _entries(X)
-    axis = 1 + number_of(axis, modes, "axis") if isinstance(axis, str) else axis
-    mode = 0 if axis is None else axis - 1 if axis > 0 else axis + len(shape)
-    entries = entries.ravel() if axis is None else entries
+    entries = _numbered_entries(X)
+    number = axis_number(axis, modes)
+    if number is None:
+        entries, mode = entries.ravel(), 0
+    else:
+        mode = number - 1 if number > 0 else number + entries.ndim
     refuse(
-        axis == 0 or not 0 <= mode < entries.ndim,
+        number == 0 or not 0 <= mode < entries.ndim,
         f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.",
     )
-    lists = _lists(neighbours, entries.shape[mode])
-    parts = [np.take(entries, own, axis=mode) for own in lists]
-    found = _decode(model, X, y, parts, np.arange(len(parts)), cv, groups, confounds, scoring, generalize=False)
-    is_around = modes is not None and axis is not None and len(parts) == shape[mode]  # each entry has its neighbourhood
-    return replace(found, mode=modes[mode]) if is_around else found
+    neighbourhoods = _neighbourhoods(neighbours, entries.shape[mode])
+    regions = [np.take(entries, neighbourhood, axis=mode) for neighbourhood in neighbourhoods]
+    options = {"cv": cv, "groups": groups, "confounds": confounds, "scoring": scoring, "random_state": random_state}
+    decoding = _decode(model, X, y, regions, np.arange(len(regions)), generalize=False, **options)
+    one_for_each_entry = len(regions) == entries.shape[mode]
+    if modes is None or axis is None or not one_for_each_entry:
+        return decoding
+    return replace(decoding, mode=modes[mode])
 
 
-def _entries(X: Any) -> tuple[tuple[int, ...], Array]:
-    """Number the entries of a sample."""
+def _numbered_entries(X: Any) -> Array:
+    """Number the entries of a sample, in its shape."""
     shape = tuple(np.shape(X)[1:])
     refuse(not shape, f"Expected samples of shape (n_samples, I1, ..., IN), got {np.shape(X)}.")
-    return shape, np.arange(int(np.prod(shape))).reshape(shape)
+    return np.arange(int(np.prod(shape))).reshape(shape)
 
 
-def _lists(neighbours: Any, size: int) -> list[Array]:
+def _neighbourhoods(neighbours: Any, size: int) -> list[Array]:
+    """Read neighbourhoods of so many entries as lists of numbers: from a square matrix, or from lists."""
     if issparse(neighbours) or getattr(neighbours, "ndim", 0) == 2:
         table = neighbours.toarray() if issparse(neighbours) else to_numpy(neighbours)
         refuse(
             table.shape != (size, size), f"Expected a matrix of neighbours of shape {(size, size)}, got {table.shape}."
         )
         return [np.flatnonzero((row != 0) | (np.arange(size) == i)) for i, row in enumerate(table)]
-    lists = [np.asarray(own) for own in neighbours]
-    bad = [
-        own.ndim != 1 or own.dtype.kind not in "iu" or own.min() < 0 or own.max() >= size for own in lists if own.size
-    ]
+    lists = [np.asarray(entries) for entries in neighbours]
     refuse(
-        not lists or len(bad) < len(lists) or any(bad),
+        not lists or not all(_are_entries(entries, size) for entries in lists),
         f"Expected lists of neighbours among 0 to {size - 1}, none of them empty, got others.",
     )
     return lists
+
+
+def _are_entries(entries: Array, size: int) -> bool:
+    """Tell whether an array lists numbers below a size, at least one."""
+    is_list = entries.ndim == 1 and entries.size > 0 and entries.dtype.kind in "iu"
+    return is_list and bool(entries.min() >= 0 and entries.max() < size)
 
 
 def _decode(
     model: Any,
     X: Any,
     y: Any,
-    parts: Sequence[Array],
+    regions: Sequence[Array],
     positions: Array,
-    cv: Any,
-    groups: Any,
-    confounds: Any,
-    scoring: Any,
     *,
     generalize: bool,
+    scoring: Any,
+    **options: Any,
 ) -> Decoding:
-    """Score a model at each part of a sample, given as the numbers of its entries in its shape."""
+    """Score a model at each region of a sample, given as the numbers of its entries in its shape.
+
+    ``options`` are those of ``ScoringPlan.of``.
+    """
     check_model(model)
-    plan = Plan.of(model, X, y, cv, groups, confounds, scoring)
-    folds, name, chance = plan.folds, plan.name, _chance(plan.name, plan.labels, classifier=is_classifier(model))
-    shape = (len(folds), len(parts), len(parts)) if generalize else (len(folds), len(parts))
-    scores = np.empty(shape)
-    if not (is_shared(model) and isinstance(model, TraceNormModel) and model._loss().has_moments):
-        _one_by_one(model, to_numpy(X), plan, parts, scoring, scores)
-        return Decoding(check_scores(scores), positions, name, "refit", chance, folds.ratio)
-    reading = Reading.of(model, X, y, plan.confounds)
-    sizes, is_zero = {part.shape for part in parts}, True
-    for f, (train, test) in enumerate(folds.splits):
-        clean = reading.cleaned(train)
-        for size in sizes:  # neighbourhoods of one shape are one batch
-            own = np.array([i for i, part in enumerate(parts) if part.shape == size])
-            index = np.stack([parts[i].ravel() for i in own])
-            W, b = _solve(clean, index, size, train)
-            is_zero &= not np.any(W)
-            _judge(clean, index, W, b, test, scoring, scores[f], own)
-    if is_zero:
-        warn_of_zero_weights(model)
-    return Decoding(check_scores(scores), positions, name, "batch", chance, folds.ratio)
+    plan = ScoringPlan.of(model, X, y, scoring=scoring, **options)
+    method = "refit"
+    if shares_system(model):
+        reading = Reading.of(model, X, y, plan.confounds)
+        method = "batch" if reading.loss.has_moments else "refit"
+    if method == "batch":
+        scores = _batch_scores(reading, plan, regions, scoring, generalize=generalize)
+    else:
+        scores = _refitted_scores(model, to_numpy(X), plan, regions, scoring, generalize=generalize)
+    return Decoding(
+        scores=check_scores(scores),
+        positions=positions,
+        scoring=plan.score_name,
+        method=method,
+        chance=_chance(plan.score_name, plan.labels, classifier=is_classifier(model)),
+        ratio=plan.folds.ratio,
+    )
 
 
 def _chance(scoring: str, labels: Array, *, classifier: bool) -> float | None:
@@ -305,85 +306,128 @@ def _chance(scoring: str, labels: Array, *, classifier: bool) -> float | None:
     if not classifier:
         return 0.0 if scoring == "r2" else None
     counts = np.unique(labels, return_counts=True)[1]
-    known = {"accuracy": counts.max() / counts.sum(), "balanced_accuracy": 1.0 / len(counts), "roc_auc": 0.5}
-    return known.get(scoring)
+    chances = {"accuracy": counts.max() / counts.sum(), "balanced_accuracy": 1.0 / len(counts), "roc_auc": 0.5}
+    return chances.get(scoring)
 
 
-def _rows(reading: Reading, index: Array, samples: Array) -> Array:
-    """Gather the entries (T, c) of some samples: (T, m, c)."""
+# --- position by position: other losses and other libraries -------------------------------------------------------------
+
+
+def _refitted_scores(
+    model: Any, X: Array, plan: ScoringPlan, regions: Sequence[Array], scoring: Any, *, generalize: bool
+) -> Array:
+    """Fit a model at each position, and score what folds hold out: (F, T), or (F, T, T)."""
+    scorer, y = check_scoring(model, scoring), plan.labels
+    rows = X.reshape(len(X), -1)
+    scores = np.empty((len(plan.folds.splits), len(regions), len(regions) if generalize else 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ZeroWeightsWarning)
+        for fold, (train, test) in enumerate(plan.folds.splits):
+            cleaned = plan.cleaned(rows, train)
+            for t, region in enumerate(regions):
+                fitted = clone(model).fit(_entries_of(cleaned[train], region), y[train])
+                tested = regions if generalize else [region]
+                scores[fold, t] = [
+                    score_model(scorer, fitted, _entries_of(cleaned[test], other), y[test]) for other in tested
+                ]
+    return scores if generalize else scores[:, :, 0]
+
+
+def _entries_of(rows: Array, region: Array) -> Array:
+    """Take the entries of a region, in its shape, which has at least one axis."""
+    return rows[:, np.atleast_1d(region)]
+
+
+# --- all positions of a fold as one batch -------------------------------------------------------------------------------
+
+
+def _batch_scores(
+    reading: Reading, plan: ScoringPlan, regions: Sequence[Array], scoring: Any, *, generalize: bool
+) -> Array:
+    """Solve all positions of a fold that have regions of one shape together, and score them: (F, T), or (F, T, T)."""
+    n_folds, n_regions = len(plan.folds.splits), len(regions)
+    scores = np.empty((n_folds, n_regions, n_regions) if generalize else (n_folds, n_regions))
+    have_weights = False
+    for fold, (train, test) in enumerate(plan.folds.splits):
+        cleaned = reading.cleaned(train)
+        for shape in {region.shape for region in regions}:
+            positions = [t for t, region in enumerate(regions) if region.shape == shape]
+            index = np.stack([regions[t].ravel() for t in positions])
+            weights, intercepts = _solve_positions(cleaned, index, shape, train)
+            have_weights = have_weights or bool(np.any(weights))
+            score = _score_everywhere if generalize else _score_positions
+            scores[fold, positions] = score(cleaned, index, weights, intercepts, test, scoring)
+    if not have_weights:
+        warn_of_zero_weights(reading.settings.alpha)
+    return scores
+
+
+def _gathered(reading: Reading, index: Array, samples: Array) -> Array:
+    """Gather the entries (T, c) of some samples (m,), for each position: (T, m, c)."""
     rows = to_numpy(reading.block.X)[samples]
     return np.ascontiguousarray(np.moveaxis(rows[:, index], 1, 0))
 
 
-def _solve(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
+def _solve_positions(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
     """Fit a model to the entries of each row of an index (T, c); return weights (T, K, c) and intercepts (T, K)."""
     T, c = index.shape
     step = max(1, _LARGEST_BATCH // (c * c + len(train) * c))
-    found = [_batch(reading, index[start : start + step], shape, train) for start in range(0, T, step)]
-    W, b = (np.concatenate(both) for both in zip(*found, strict=True))
-    return W.reshape(T, -1, c), b.reshape(T, -1)
+    weights, intercepts = [], []
+    for start in range(0, T, step):
+        W, b = _solve_batch(reading, index[start : start + step], shape, train)
+        weights.append(W)
+        intercepts.append(b)
+    return np.concatenate(weights).reshape(T, -1, c), np.concatenate(intercepts).reshape(T, -1)
 
 
-def _batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
-    model = copy.copy(reading.model)
-    model.sample_shape_ = shape or (1,)
-    A, Y = _rows(reading, index, train), to_numpy(reading.block.Y)[train]
+def _solve_batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
+    """Fit a model to the entries of each row of an index (T, c); return weights (T K, c) and intercepts (T K,)."""
+    settings, spec = reading.settings, replace(reading.spec, sample_shape=shape or (1,))
+    A, Y = _gathered(reading, index, train), to_numpy(reading.block.Y)[train]
     (T, m, _), K = A.shape, Y.shape[1]
     x_mean, y_mean = A.mean(axis=1, keepdims=True), Y.mean(axis=0)
     scales = np.ones_like(x_mean)
-    if model.scaling:
-        scales = np.stack([mode_scales(own, model.sample_shape_) for own in A.var(axis=1)])[:, None, :]
-    if not model.fit_intercept:
+    if settings.scaling:
+        scales = np.stack([mode_scales(variances, spec.sample_shape) for variances in A.var(axis=1)])[:, None, :]
+    if not settings.fit_intercept:
         x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
     A, Y = (A - x_mean) / scales, Y - y_mean
-    back = np.swapaxes(A, 1, 2)
-    covariance, cross = back @ A / m, np.swapaxes(back @ Y, 1, 2) / m
-    ridge = np.full(T if model.target_mode else T * K, model.ridge)
-    fit = Squares(
-        SpectralGram(2.0 * covariance),
-        cross.reshape(T * K, -1),
-        np.tile(np.mean(Y**2, axis=0), T),
-        ridge,
-        (x_mean / scales)[:, 0],
-        np.tile(y_mean, T),
-        np.diagonal(covariance, axis1=1, axis2=2),
+    transposed = np.swapaxes(A, 1, 2)
+    covariance, cross = transposed @ A / m, np.swapaxes(transposed @ Y, 1, 2) / m
+    data_fit = Squares(
+        operator=SpectralGram(2.0 * covariance),
+        cross=cross.reshape(T * K, -1),
+        target=np.tile(np.mean(Y**2, axis=0), T),
+        ridge=np.full(T if settings.target_mode else T * K, float(settings.ridge)),
+        x_mean=(x_mean / scales)[:, 0],
+        y_mean=np.tile(y_mean, T),
+        variances=np.diagonal(covariance, axis1=1, axis2=2),
     )
-    W = solve_stack(model, fit, K, "positions", exact_ranks=False)
-    return W / np.repeat(scales[:, 0], K, axis=0), fit.intercept(W)
+    W = solve_groups(data_fit, spec, settings, "positions", exact_ranks=False)
+    return W / np.repeat(scales[:, 0], K, axis=0), data_fit.intercept(W)
 
 
-def _judge(
-    reading: Reading, index: Array, W: Array, b: Array, test: Array, scoring: Any, scores: Array, own: Array
-) -> None:
-    """Score the models of positions ``own`` on held-out samples: each at its own, or where there are two axes at all."""
-    A, order = _rows(reading, index, test), test[None]  # (T, m, c)
-    if scores.ndim == 1:
-        z = A @ np.swapaxes(W, 1, 2) + b[:, None, :]
-        scores[own] = judged(reading, scoring, order, z)
-        return
-    (T, m, c), K = A.shape, W.shape[1]
-    everywhere = A.reshape(T * m, c).T
+def _score_positions(
+    reading: Reading, index: Array, weights: Array, intercepts: Array, test: Array, scoring: Any
+) -> Array:
+    """Score the model of each position there, on held-out samples: (T,)."""
+    predictions = _gathered(reading, index, test) @ np.swapaxes(weights, 1, 2) + intercepts[:, None, :]
+    return score_sets(reading, scoring, test[None], predictions)
+
+
+def _score_everywhere(
+    reading: Reading, index: Array, weights: Array, intercepts: Array, test: Array, scoring: Any
+) -> Array:
+    """Score the model of each position at all positions, on held-out samples: (T, T)."""
+    A = _gathered(reading, index, test)
+    (T, m, c), K = A.shape, weights.shape[1]
+    samples_everywhere = A.reshape(T * m, c).T
     step = max(1, _LARGEST_BATCH // (T * m * K))
-    for some in (slice(start, start + step) for start in range(0, T, step)):
-        z = (W[some].reshape(-1, c) @ everywhere).reshape(-1, K, T, m) + b[some][:, :, None, None]
-        z = np.moveaxis(z, 1, 3).reshape(-1, m, K)
-        scores[some] = judged(reading, scoring, order, z).reshape(-1, T)
-
-
-def _one_by_one(model: Any, X: Array, plan: Plan, parts: Sequence[Array], scoring: Any, scores: Array) -> None:
-    """Fit position by position: other losses and other libraries."""
-    scorer, y = check_scoring(model, scoring), plan.labels
-
-    def at(part: Array, samples: Array) -> Array:
-        return clean[samples][:, part.reshape(part.shape or (1,))]
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ZeroWeightsWarning)
-        for f, (train, test) in enumerate(plan.folds.splits):
-            clean = cleaned(X.reshape(len(X), -1), plan.confounds, train)
-            for t, part in enumerate(parts):
-                fitted = clone(model).fit(at(part, train), y[train])
-                if scores.ndim == 2:
-                    scores[f, t] = scored(scorer, fitted, at(part, test), y[test])
-                else:
-                    scores[f, t] = [scored(scorer, fitted, at(other, test), y[test]) for other in parts]
+    scores = np.empty((T, T))
+    for start in range(0, T, step):
+        models = slice(start, min(start + step, T))
+        predictions = weights[models].reshape(-1, c) @ samples_everywhere
+        predictions = predictions.reshape(-1, K, T, m) + intercepts[models][:, :, None, None]
+        predictions = np.moveaxis(predictions, 1, 3).reshape(-1, m, K)
+        scores[models] = score_sets(reading, scoring, test[None], predictions).reshape(-1, T)
+    return scores

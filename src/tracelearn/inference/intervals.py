@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -15,16 +14,26 @@ from sklearn.metrics import get_scorer_names
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import InputError, refuse
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.weights import factors_of
 from tracelearn.inference.draws import Drawn, Study, degrees_of, draw
-from tracelearn.inference.sets import Reading, check_count, cleaned, read_groups, read_labels, score_name
+from tracelearn.inference.reading import (
+    Reading,
+    check_count,
+    is_trace_norm_model,
+    name_of_score,
+    read_groups,
+    read_labels,
+    without_confounds,
+)
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 
-__all__ = ["Bootstrap", "bootstrap"]
+__all__ = ["Bootstrap", "bootstrap", "quantile", "ranks_and_angles"]
 
 # The best that a score can be, where it can be as bad as it likes, and those that are shares.
 _BEST = {"r2": 1.0, "explained_variance": 1.0, "matthews_corrcoef": 1.0}
+# Singular values below this share of the largest are zero.
+_LEAST_SIZE = 1e-6
 _SHARES = ("accuracy", "balanced_accuracy", "roc_auc", "average_precision", "jaccard", "f1", "precision", "recall")
 
 
@@ -82,10 +91,10 @@ class Bootstrap:
     >>> from tracelearn.inference import Bootstrap
     >>> coefs, ranks, coef = np.arange(99.0)[:, None, None], np.full((99, 2), 1), np.full((1, 1), 49.0)
     >>> counts = np.random.default_rng(0).multinomial(20, np.full(20, 0.05), size=99)
-    >>> found = Bootstrap(np.ones(99), coefs, coefs, ranks, np.zeros((99, 2)), coef, 0.9, "r2", counts, 0.6, 0.1, 19.0)
-    >>> found.interval("coefs").ravel().round(1), found.rank_shares(0)
+    >>> draws = Bootstrap(np.ones(99), coefs, coefs, ranks, np.zeros((99, 2)), coef, 0.9, "r2", counts, 0.6, 0.1, 19.0)
+    >>> draws.interval("coefs").ravel().round(1), draws.rank_shares(0)
     (array([ 2.8, 95.2]), {1: 1.0})
-    >>> print(found)
+    >>> print(draws)
     r2 0.600, 90% from 0.384 to 0.740, from 99 bootstraps; ranks found most often 1 (100%), 1 (100%)
     """
 
@@ -126,19 +135,20 @@ class Bootstrap:
             f"Expected 'coefs' or 'patterns' for a simultaneous interval, got {what!r}.",
         )
         if what == "scores":
-            return self._of_score()
-        values, n = getattr(self, what), self.counts.shape[1]
-        found = (self._around if simultaneous else self._percentiles)(values)
+            return self._interval_of_score()
+        if what == "angles":
+            return self._percentiles(self.angles)
+        values, n = self.coefs if what == "coefs" else self.patterns, self.counts.shape[1]
+        interval = self._band(values) if simultaneous else self._percentiles(values)
         if what == "patterns":
             # A covariance of n units about their mean is short by one of n, and that of their draws once more.
-            return np.asarray(found * (n / (n - 1)) ** 2)
-        if what == "coefs":
-            # Draws shrink weights as these samples did: what they lost is added on the side where it is missing.
-            lost = self.coef - np.mean(values, axis=0)
-            return np.asarray(found + np.stack([np.minimum(lost, 0.0), np.maximum(lost, 0.0)]))
-        return found
+            return np.asarray(interval * (n / (n - 1)) ** 2)
+        # Draws shrink weights as these samples did: what they lost is added on the side where it is missing.
+        lost = self.coef - np.mean(values, axis=0)
+        return np.asarray(interval + np.stack([np.minimum(lost, 0.0), np.maximum(lost, 0.0)]))
 
-    def _of_score(self) -> Array:
+    def _interval_of_score(self) -> Array:
+        """Find the interval of the score, low and high, (2,)."""
         score, error, n = self.score, self.standard_error, self.counts.shape[1]
         reach = float(student.ppf(0.5 + 0.5 * self.level, self.degrees))
         signs = np.array([-1.0, 1.0])
@@ -148,7 +158,7 @@ class Bootstrap:
             middle = score + reach**2 / (2.0 * count)
             half = reach * math.sqrt(score * (1.0 - score) / count + (0.5 * reach / count) ** 2)
             return np.clip((middle + signs * half) / (1.0 + reach**2 / count), 0.0, 1.0)
-        best = _best(self.scoring)
+        best = _best_score(self.scoring)
         if best is None or score >= best:
             return np.asarray(score + signs * reach * error)
         width = reach * error / (best - score)
@@ -158,18 +168,18 @@ class Bootstrap:
     def _percentiles(self, values: Array) -> Array:
         """Find expanded percentiles of values (n_bootstraps, ...): (2, ...)."""
         n = self.counts.shape[1]
-        tail = normal.cdf(math.sqrt(n / (n - 1)) * student.ppf(0.5 - 0.5 * self.level, self._degrees(values)))
-        return np.stack([_quantile(values, tail), _quantile(values, 1.0 - tail)])
+        tail = normal.cdf(math.sqrt(n / (n - 1)) * student.ppf(0.5 - 0.5 * self.level, self.degrees_of_spread(values)))
+        return np.stack([quantile(values, tail), quantile(values, 1.0 - tail)])
 
-    def _around(self, values: Array) -> Array:
-        """Find how far all values (n_bootstraps, ...) of a share ``level`` of the draws are from their means, (2, ...)."""
+    def _band(self, values: Array) -> Array:
+        """Find the band about the means that has all values of a share ``level`` of the draws (n_bootstraps, ...): (2, ...)."""
         n, middle, spread = self.counts.shape[1], np.mean(values, axis=0), np.std(values, axis=0, ddof=1)
         sizes = np.abs(values - middle) / np.where(spread > 0, spread, 1.0)
-        largest = float(_quantile(np.max(sizes.reshape(len(sizes), -1), axis=1), self.level))
-        reach = student.isf(normal.sf(largest), self._degrees(values)) * math.sqrt(n / (n - 1)) * spread
+        largest = float(quantile(np.max(sizes.reshape(len(sizes), -1), axis=1), self.level))
+        reach = student.isf(normal.sf(largest), self.degrees_of_spread(values)) * math.sqrt(n / (n - 1)) * spread
         return np.stack([middle - reach, middle + reach])
 
-    def _degrees(self, values: Array) -> Array:
+    def degrees_of_spread(self, values: Array) -> Array:
         """Find how well the spread of values (n_bootstraps, ...) is known, (...), as degrees of freedom.
 
         What a unit does to a value is its covariance with how often the unit was drawn; of few draws much of that is noise.
@@ -186,8 +196,8 @@ class Bootstrap:
     def __str__(self) -> str:
         low, high = self.interval("scores")
         modes = range(self.ranks.shape[1])
-        often = [max(self.rank_shares(mode).items(), key=lambda pair: pair[1]) for mode in modes]
-        ranks = ", ".join(f"{rank} ({share:.0%})" for rank, share in often)
+        most_frequent = [max(self.rank_shares(mode).items(), key=lambda pair: pair[1]) for mode in modes]
+        ranks = ", ".join(f"{rank} ({share:.0%})" for rank, share in most_frequent)
         return (
             f"{self.scoring} {self.score:.3f}, {self.level:.0%} from {low:.3f} to {high:.3f}, from "
             f"{len(self.scores)} bootstraps; ranks found most often {ranks}"
@@ -244,88 +254,99 @@ def bootstrap(
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.inference import bootstrap
     >>> X, y, W = make_low_rank_regression(200, (5, 4, 3), rank=1, random_state=0)
-    >>> found = bootstrap(TraceNormRegressor(alpha=1.0), X, y, n_bootstraps=100, random_state=0)
-    >>> low, high = found.interval("scores")
-    >>> bool(0.5 < low < high < 1.0), found.interval("coefs").shape
+    >>> draws = bootstrap(TraceNormRegressor(alpha=1.0), X, y, n_bootstraps=100, random_state=0)
+    >>> low, high = draws.interval("scores")
+    >>> bool(0.5 < low < high < 1.0), draws.interval("coefs").shape
     (True, (2, 5, 4, 3))
     """
-    count, random = check_count(n_bootstraps, "n_bootstraps", 2), np.random.default_rng(random_state)
+    n_bootstraps = check_count(n_bootstraps, "n_bootstraps", 2)
     refuse(not 0 < level < 1, f"Expected a level between 0 and 1, got {level}.")
     refuse(
-        not isinstance(model, TraceNormModel),
-        f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: pass the best_estimator_ of a search.",
+        not is_trace_norm_model(model),
+        f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: of a search pass its "
+        "linear_estimator() with transform(X).",
     )
     X, y, _ = unnamed(X, y)
     X, labels = to_numpy(X), read_labels(X, y)
-    given = np.arange(len(labels)) if groups is None else read_groups(groups, len(labels))
-    units = np.unique(to_numpy(given), return_inverse=True)[1]
-    name = score_name(scoring, classifier=is_classifier(model))
+    groups = read_groups(groups, len(labels))
+    units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    score_name = name_of_score(scoring, classifier=is_classifier(model))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    whole = clone(model).fit(cleaned(X, confounds, np.ones(len(labels))), labels)
-    study = Study(Reading.of(model, X, labels), X, confounds, units, scoring, random)
-    full, half = (draw(study, number, size) for number, size in _sizes(count, study.n_units))
-    if full is None:
+    whole = clone(model).fit(without_confounds(X, confounds, np.ones(len(labels))), labels)
+    study = Study(model, Reading.of(model, X, labels), X, confounds, units, scoring)
+    random = np.random.default_rng(random_state)
+    drawn = draw(study, n_bootstraps, study.n_units, random)
+    if drawn is None:
         raise InputError(
             "Expected samples that can be drawn with every class among them, got none in 1000 draws: pass more of them."
         )
-    return _bootstrap(full, half, whole, level, name)
+    # Draws of half as many units tell what more units are worth.
+    half = draw(study, (n_bootstraps + 1) // 2, (study.n_units + 1) // 2, random)
+    return _bootstrap(drawn, half, whole, level, score_name)
 
 
-def _sizes(count: int, n_units: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Say how many draws there are of all units, and of half as many, which tell what more units are worth."""
-    return (count, n_units), ((count + 1) // 2, (n_units + 1) // 2)
-
-
-def _bootstrap(full: Drawn, half: Drawn | None, whole: Any, level: float, name: str) -> Bootstrap:
-    """Gather what draws found, and extend their score to that of all samples."""
-    shape = (len(full.scores), *np.shape(whole.coef_))
-    coefs, patterns = (a.reshape(shape) for a in (full.rows, full.patterns))
+def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score_name: str) -> Bootstrap:
+    """Gather what draws gave, and extend their score to that of all samples; ``whole`` is the model of these."""
+    n_draws = len(drawn.scores)
+    coefs = drawn.rows.reshape(n_draws, *np.shape(whole.coef_))
+    tensors = drawn.rows.reshape(n_draws, *np.shape(whole.coef_tensor_))
     factors = whole.mode_factors_
-    subspaces = np.array([_subspaces(_factors(W, whole), factors) for W in coefs])  # (B, modes, 2)
-    ranks, angles = subspaces[..., 0].astype(int), subspaces[..., 1]
-    drawn = full.influence()
-    extended = drawn if half is None else drawn.extended(half.influence(), _best(name))
-    score = max(drawn.score, extended.score)  # a score that falls with more units says nothing of still more
-    # Noise may hide a part of either.
-    less_sure = max((drawn, extended), key=lambda one: one.variance)
-    error, degrees = math.sqrt(less_sure.variance), less_sure.degrees
+    n_modes, shares_modes = len(whole.sample_shape_), bool(whole.target_mode)
+    spaces = [ranks_and_angles(factors_of(W, n_modes, shares_modes=shares_modes), factors) for W in tensors]
+    influence = drawn.influence()
+    extended = influence if half is None else influence.extended(half.influence(), _best_score(score_name))
+    # Noise may hide a part of either variance.
+    less_sure = extended if extended.variance > influence.variance else influence
     return Bootstrap(
-        full.scores, coefs, patterns, ranks, angles, whole.coef_, level, name, full.counts, score, error, degrees
+        scores=drawn.scores,
+        coefs=coefs,
+        patterns=drawn.patterns.reshape(coefs.shape),
+        ranks=np.array([ranks for ranks, _ in spaces]),
+        angles=np.array([angles for _, angles in spaces]),
+        coef=whole.coef_,
+        level=level,
+        scoring=score_name,
+        counts=drawn.counts,
+        score=max(influence.score, extended.score),  # a score that falls with more units says nothing of still more
+        standard_error=math.sqrt(less_sure.variance),
+        degrees=less_sure.degrees,
     )
 
 
-def _is_share(name: str) -> bool:
+def _is_share(score_name: str) -> bool:
     """Tell whether a score is between zero and one; of a user's function only the user knows."""
-    return name.startswith(_SHARES) and name in get_scorer_names()
+    return score_name.startswith(_SHARES) and score_name in get_scorer_names()
 
 
-def _best(name: str) -> float | None:
+def _best_score(score_name: str) -> float | None:
     """Find the best that a score can be; None where that is not known."""
-    return 1.0 if _is_share(name) else _BEST.get(name, 0.0 if name.startswith("neg_") else None)
+    if _is_share(score_name):
+        return 1.0
+    return _BEST.get(score_name, 0.0 if score_name.startswith("neg_") else None)
 
 
-def _quantile(values: Array, share: Any) -> Array:
+def quantile(values: Array, share: Any) -> Array:
     """Find the quantile (...) of values (B, ...) for a share, or one for each of them (...), among B draws and one more."""
     ordered, last = np.sort(values, axis=0), len(values) - 1
     place = np.clip(np.broadcast_to(share, values.shape[1:]) * (last + 2) - 1.0, 0, last)
-    low = np.floor(place).astype(int)
-    ends = [np.take_along_axis(ordered, at[None], axis=0)[0] for at in (low, np.minimum(low + 1, last))]
-    return np.asarray(ends[0] + (place - low) * (ends[1] - ends[0]))
+    below = np.floor(place).astype(int)
+    low = np.take_along_axis(ordered, below[None], axis=0)[0]
+    high = np.take_along_axis(ordered, np.minimum(below + 1, last)[None], axis=0)[0]
+    return np.asarray(low + (place - below) * (high - low))
 
 
-def _factors(coef: Array, whole: Any) -> list[tuple[Array, Array]]:
-    """Find the factors of each mode of weights, as those of a fitted model."""
-    one = copy.copy(whole)
-    one.coef_ = coef
-    return one.mode_factors_  # type: ignore[no-any-return]
-
-
-def _subspaces(own: list[tuple[Array, Array]], whole: list[tuple[Array, Array]]) -> list[tuple[int, float]]:
-    """Find for each mode the rank, and the angle from the subspace of the model of all samples."""
-    found = []
-    for (U, s), (V, t) in zip(own, whole, strict=True):
-        kept = int(np.sum(t > 1e-6 * max(t[0], 1e-300)))
-        cosine = np.linalg.svd(U[:, :kept].T @ V[:, :kept], compute_uv=False).min(initial=1.0) if s[0] > 0 else 0.0
-        rank = int(np.sum(s > 1e-6 * s[0])) if s[0] > 0 else 0
-        found.append((rank, float(np.degrees(np.arccos(np.clip(cosine, 0.0, 1.0))))))
-    return found
+def ranks_and_angles(
+    factors: list[tuple[Array, Array]], whole: list[tuple[Array, Array]]
+) -> tuple[list[int], list[float]]:
+    """Find for each mode the rank, and the largest angle, in degrees, from the subspace of the model of all samples."""
+    ranks, angles = [], []
+    for (U, sizes), (V, whole_sizes) in zip(factors, whole, strict=True):
+        has_weights = bool(sizes[0] > 0)
+        ranks.append(int(np.sum(sizes > _LEAST_SIZE * sizes[0])) if has_weights else 0)
+        whole_rank = int(np.sum(whole_sizes > _LEAST_SIZE * max(whole_sizes[0], 1e-300)))
+        cosine = 0.0
+        if has_weights:
+            cosines = np.linalg.svd(U[:, :whole_rank].T @ V[:, :whole_rank], compute_uv=False)
+            cosine = float(np.clip(cosines.min(initial=1.0), 0.0, 1.0))
+        angles.append(math.degrees(math.acos(cosine)))
+    return ranks, angles

@@ -12,13 +12,14 @@ from scipy.sparse.csgraph import connected_components
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
-from tracelearn.inference.permutation import exchange_of, p_value
-from tracelearn.inference.sets import Reading, check_count, is_shared, number_of, read_groups, solve
+from tracelearn.inference.permutation import choose_exchange, p_value
+from tracelearn.inference.reading import Reading, check_count, mode_number, read_groups, shares_system
+from tracelearn.inference.solving import solve_sets
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.samples import unnamed
 
-__all__ = ["MapTest", "map_test"]
+__all__ = ["MapTest", "map_test", "neighbour_pairs", "neighbour_tables", "weigh_clusters"]
 
 # What is added to the spread of an entry, as a share of the largest: an entry that is zero in most permutations would have
 # an endless statistic in the others.
@@ -27,7 +28,7 @@ _LEAST_SPREAD = 0.05
 
 @dataclass(frozen=True, eq=False)
 class MapTest:
-    """What was found of a map.
+    """A map of weights or patterns, and which of its entries are larger than without any relation.
 
     Attributes
     ----------
@@ -53,11 +54,11 @@ class MapTest:
     --------
     >>> import numpy as np
     >>> from tracelearn.inference import MapTest
-    >>> found = MapTest(np.eye(2), 5 * np.eye(2), np.array([[0.01, 1], [1, 0.01]]), None, None, "targets", "weights", 2)
-    >>> found.significant()
+    >>> test = MapTest(np.eye(2), 5 * np.eye(2), np.array([[0.01, 1], [1, 0.01]]), None, None, "targets", "weights", 2)
+    >>> test.significant()
     array([[ True, False],
            [False,  True]])
-    >>> print(found)
+    >>> print(test)
     2 of 4 entries of the weights at p ≤ 0.05, corrected, from permutations of targets
     """
 
@@ -76,16 +77,20 @@ class MapTest:
         if self.clusters is None or self.cluster_p_values is None:
             return np.asarray(self.p_values <= level)
         # Either may be false: together they are so as rarely as the level says.
-        part_of = np.append(False, self.cluster_p_values <= 0.5 * level)[self.clusters]
-        return np.asarray((self.p_values <= 0.5 * level) | part_of)
+        is_significant = np.append(
+            False, self.cluster_p_values <= 0.5 * level
+        )  # by the number of a cluster, 0 for none
+        return np.asarray((self.p_values <= 0.5 * level) | is_significant[self.clusters])
 
     def __str__(self) -> str:
-        found = int(np.sum(self.significant()))
-        words = f"{found} of {self.map.size} entries of the {self.what} at p ≤ 0.05, corrected, "
-        words += f"from permutations of {self.exchanged}"
+        n_significant = int(np.sum(self.significant()))
+        sentence = (
+            f"{n_significant} of {self.map.size} entries of the {self.what} at p ≤ 0.05, corrected, from permutations of "
+            f"{self.exchanged}"
+        )
         if self.cluster_p_values is None:
-            return words
-        return f"{words}; {int(np.sum(self.cluster_p_values <= 0.025))} of {len(self.cluster_p_values)} clusters"
+            return sentence
+        return f"{sentence}; {int(np.sum(self.cluster_p_values <= 0.025))} of {len(self.cluster_p_values)} clusters"
 
     def plot(self, ax: Any = None, *, level: float = 0.05) -> Any:
         """Draw the map, with what survives outlined; of several targets the first."""
@@ -148,87 +153,117 @@ def map_test(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 4, 6))
     >>> y = X[:, 1, 2] + X[:, 1, 3] + rng.normal(size=200)
-    >>> found = map_test(TraceNormRegressor(), X, y, smooth=[1], n_permutations=99, random_state=0)
-    >>> np.argwhere(found.p_values <= 0.05).tolist(), float(found.cluster_p_values.min())
+    >>> test = map_test(TraceNormRegressor(), X, y, smooth=[1], n_permutations=99, random_state=0)
+    >>> np.argwhere(test.p_values <= 0.05).tolist(), float(test.cluster_p_values.min())
     ([[1, 2], [1, 3]], 0.01)
     """
-    count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
+    n_permutations = check_count(n_permutations, "n_permutations")
     refuse(what not in ("weights", "patterns"), f"Expected what to be 'weights' or 'patterns', got {what!r}.")
     refuse(not 0 < threshold < 1, f"Expected a threshold between 0 and 1, got {threshold}.")
     refuse(
-        not is_shared(model),
-        f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: pass the "
-        "best_estimator_ of a search.",
+        not shares_system(model),
+        f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: of a "
+        "search pass its linear_estimator() with transform(X).",
     )
     X, y, modes = unnamed(X, y)
     reading = Reading.of(model, X, y, confounds)
-    reading = reading.cleaned(np.arange(reading.n))
+    everything = np.arange(reading.n_samples)
+    reading = reading.cleaned(everything)
     shape, K = reading.samples.shape, reading.samples.n_targets
-    tables = {number_of(mode, modes, "adjacency"): table for mode, table in (adjacency or {}).items()}
-    smooth = [smooth] if isinstance(smooth, str) else smooth
-    edges = _edges(shape, [number_of(mode, modes, "smooth") for mode in smooth], tables)
-    exchange = exchange_of(reading.labels, read_groups(groups, reading.n))
-    order = np.concatenate([np.arange(reading.n)[None], exchange.draw(reading.n, count, random)])
-    samples = reading.part(np.arange(reading.n), order)
-    W, _ = solve(reading, samples, len(order))
-    maps = to_numpy(W if what == "weights" else reading.samples.covariance_times(W)).reshape(len(order), K, -1)
+    edges = neighbour_pairs(shape, neighbour_tables(shape, modes, smooth, adjacency or {}))
+    exchange = choose_exchange(reading.labels, read_groups(groups, reading.n_samples))
+    permutations = exchange.draw(reading.n_samples, n_permutations, np.random.default_rng(random_state))
+    order = np.concatenate([everything[None], permutations])
+    weights = solve_sets(reading, reading.with_targets_of(everything, order), len(order)).weights
+    maps = weights if what == "weights" else reading.samples.covariance_times(weights)
+    maps = to_numpy(maps).reshape(len(order), K, -1)
     # Over all sets, that of the true targets among them: then no set is treated differently from the others.
     spread = np.sqrt(np.mean(maps**2, axis=0))
     floor = _LEAST_SPREAD * float(np.max(spread))
     statistic = maps / (spread + (floor or 1.0))
     sizes = np.abs(statistic)
-    p = p_value(sizes[0], np.max(sizes[1:], axis=(1, 2))[:, None, None])
-    clusters = cluster_p = None
+    p_values = p_value(sizes[0], np.max(sizes[1:], axis=(1, 2))[:, None, None])
+    clusters = cluster_p_values = None
     if len(edges):
-        clusters, cluster_p = _clusters(statistic, edges, float(np.quantile(sizes, 1.0 - threshold)))
-    found, size, corrected = (reading.model._shaped(a.reshape(K, -1), shape) for a in (maps[0], statistic[0], p))
-    numbers = None if clusters is None else clusters.reshape(found.shape)
-    return MapTest(found, size, corrected, numbers, cluster_p, exchange.words, what, len(shape), modes)
-
-
-def _edges(shape: tuple[int, ...], smooth: Sequence[int], adjacency: Mapping[int, Any] | None) -> Array:
-    """List pairs of entries (E, 2) that are neighbours along some mode."""
-    found, entries = [np.empty((0, 2), dtype=int)], np.arange(int(np.prod(shape))).reshape(shape)
-    tables = {int(mode): np.eye(shape[mode], k=1) for mode in smooth if -len(shape) <= mode < len(shape)}
-    tables |= {
-        int(mode): table.toarray() if issparse(table) else to_numpy(table) for mode, table in (adjacency or {}).items()
-    }
-    refuse(
-        len(tables) < len({*smooth, *(adjacency or {})})
-        or any(not -len(shape) <= mode < len(shape) for mode in tables),
-        f"Expected modes of a sample from 0 to {len(shape) - 1}, got {[*smooth, *(adjacency or {})]}.",
+        clusters, cluster_p_values = _clusters(statistic, edges, float(np.quantile(sizes, 1.0 - threshold)))
+        clusters = reading.as_tensors(clusters)
+    return MapTest(
+        map=reading.as_tensors(maps[0]),
+        statistic=reading.as_tensors(statistic[0]),
+        p_values=reading.as_tensors(p_values),
+        clusters=clusters,
+        cluster_p_values=cluster_p_values,
+        exchanged=exchange.description,
+        what=what,
+        order=len(shape),
+        modes=modes,
     )
-    for mode, table in tables.items():
+
+
+# --- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def neighbour_tables(
+    shape: tuple[int, ...], modes: Modes | None, smooth: Sequence[int | str] | str, adjacency: Mapping[int | str, Any]
+) -> dict[int, Array]:
+    """Read which entries of each mode are neighbours, as square matrices."""
+    smooth = [smooth] if isinstance(smooth, str) else smooth
+    smooth_modes = [mode_number(mode, modes, "smooth") for mode in smooth]
+    tables = {mode_number(mode, modes, "adjacency"): table for mode, table in adjacency.items()}
+    for mode in (*smooth_modes, *tables):
         refuse(
-            table.shape != (shape[mode], shape[mode]),
-            f"Expected an adjacency of shape {(shape[mode], shape[mode])} for mode {mode}, got {table.shape}.",
+            not -len(shape) <= mode < len(shape),
+            f"Expected modes of a sample from 0 to {len(shape) - 1}, got {[*smooth_modes, *tables]}.",
         )
-        ends = np.nonzero(np.triu(table + table.T, k=1))
-        found.append(np.stack([np.take(entries, own, axis=mode).ravel() for own in ends], axis=1))
-    return np.concatenate(found)
+    neighbours = {int(mode): np.eye(shape[mode], k=1) for mode in smooth_modes}
+    for mode, table in tables.items():
+        matrix = table.toarray() if issparse(table) else to_numpy(table)
+        refuse(
+            matrix.shape != (shape[mode], shape[mode]),
+            f"Expected an adjacency of shape {(shape[mode], shape[mode])} for mode {mode}, got {matrix.shape}.",
+        )
+        neighbours[int(mode)] = matrix
+    return neighbours
+
+
+def neighbour_pairs(shape: tuple[int, ...], neighbours: Mapping[int, Array]) -> Array:
+    """List pairs of entries (E, 2) that are neighbours along some mode."""
+    entries = np.arange(int(np.prod(shape))).reshape(shape)
+    pairs = [np.empty((0, 2), dtype=int)]
+    for mode, table in neighbours.items():
+        first, second = np.nonzero(np.triu(table + table.T, k=1))
+        ends = np.take(entries, first, axis=mode).ravel(), np.take(entries, second, axis=mode).ravel()
+        pairs.append(np.stack(ends, axis=1))
+    return np.concatenate(pairs)
 
 
 def _clusters(statistic: Array, edges: Array, threshold: float) -> tuple[Array, Array]:
-    """Number the clusters of the first set (K, p), and find their p-values from the heaviest of each other set (S, K, p)."""
+    """Number the clusters of the first of S sets (S, K, p) from 1, (K, p), and find their p-values.
+
+    They are compared with the heaviest cluster of each other set.
+    """
     S, K, p = statistic.shape
-    heaviest, first, masses = np.zeros(S), np.zeros((K, p), dtype=int), [np.zeros(0)]
-    for s in range(S):
+    numbers, masses = np.zeros((K, p), dtype=int), np.zeros(0)
+    for k in range(K):
+        labels, target_masses = weigh_clusters(statistic[0, k], edges, threshold)
+        numbers[k] = np.where(labels >= 0, labels + 1 + len(masses), 0)
+        masses = np.append(masses, target_masses)
+    heaviest = np.zeros(S - 1)
+    for s in range(1, S):
         for k in range(K):
-            labels, mass = _weighed(statistic[s, k], edges, threshold)
-            heaviest[s] = max(heaviest[s], mass.max(initial=0.0))
-            if s == 0:
-                first[k] = np.where(labels >= 0, labels + 1 + len(np.concatenate(masses)), 0)
-                masses.append(mass)
-    return first, p_value(np.concatenate(masses), heaviest[1:, None])
+            _, target_masses = weigh_clusters(statistic[s, k], edges, threshold)
+            heaviest[s - 1] = max(heaviest[s - 1], target_masses.max(initial=0.0))
+    return numbers, p_value(masses, heaviest[:, None])
 
 
-def _weighed(values: Array, edges: Array, threshold: float) -> tuple[Array, Array]:
-    """Number the clusters of entries (p,) beyond a threshold, -1 elsewhere, and sum the sizes in each."""
-    beyond, sign = np.abs(values) > threshold, np.sign(values)
-    a, b = edges.T
-    kept = beyond[a] & beyond[b] & (sign[a] == sign[b])
-    graph = coo_array((np.ones(int(kept.sum())), (a[kept], b[kept])), shape=(len(values), len(values)))
-    parts = connected_components(graph, directed=False)[1]
+def weigh_clusters(values: Array, edges: Array, threshold: float) -> tuple[Array, Array]:
+    """Number the clusters of entries (p,) of one sign beyond a threshold, -1 elsewhere, and sum the sizes in each."""
+    is_beyond, sign = np.abs(values) > threshold, np.sign(values)
+    first, second = edges.T
+    is_joined = is_beyond[first] & is_beyond[second] & (sign[first] == sign[second])
+    ones = np.ones(int(is_joined.sum()))
+    graph = coo_array((ones, (first[is_joined], second[is_joined])), shape=(len(values), len(values)))
+    components = connected_components(graph, directed=False)[1]
     labels = np.full(len(values), -1)
-    labels[beyond] = np.unique(parts[beyond], return_inverse=True)[1]
-    return labels, np.bincount(labels[beyond], weights=np.abs(values[beyond]))
+    labels[is_beyond] = np.unique(components[is_beyond], return_inverse=True)[1]
+    return labels, np.bincount(labels[is_beyond], weights=np.abs(values[is_beyond]))

@@ -13,41 +13,36 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.errors import refuse
-from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.sets import (
-    Pace,
+from tracelearn.inference.reading import (
     Reading,
     check_count,
     check_model,
-    check_scores,
-    chunks,
-    cleaned,
-    is_shared,
-    judged,
+    is_search,
+    name_of_score,
     read_groups,
     read_labels,
-    score_name,
-    scored,
-    solve,
-    warn_of_zero_weights,
+    shares_system,
+    without_confounds,
 )
+from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
+from tracelearn.inference.searches import best_scores, can_repeat_as_batch, chosen_model, score_of_choice
+from tracelearn.inference.solving import Pace, batches, solve_sets
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
-from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import Folds, fold_of_sample, make_folds
 
-__all__ = ["Exchange", "PermutationTest", "exchange_of", "p_value", "permutation_test"]
+__all__ = ["Exchange", "PermutationTest", "choose_exchange", "exact_where_close", "p_value", "permutation_test"]
 
 # Scores closer than this share of their size are equal: the solver's tolerance moves them by less.
 _EQUAL = 1e-9
-# Scores that are this close to the one that was found, in spreads of the null, could cross it: they are fitted exactly.
-_NEAR = 0.25
+# Scores of permutations that are this close to that of the true targets, in spreads of the null, are fitted exactly.
+_CLOSE = 0.25
 
 
-def p_value(found: Any, null: Array) -> Array:
-    """Find how often a null distribution (P, ...) reaches what was found; what was found counts as one of the draws.
+def p_value(score: Any, null: Array) -> Array:
+    """Find how often a null distribution (P, ...) reaches a score (...), which counts as one of the draws.
 
     Examples
     --------
@@ -56,8 +51,10 @@ def p_value(found: Any, null: Array) -> Array:
     >>> float(p_value(0.9, np.array([0.4, 0.5, 0.6])))
     0.25
     """
-    near = _EQUAL * np.maximum(np.abs(found), np.max(np.abs(null), axis=0))  # scores have the units of their targets
-    return np.asarray((1 + np.sum(null >= np.asarray(found) - near, axis=0)) / (1 + len(null)))
+    rounding = _EQUAL * np.maximum(
+        np.abs(score), np.max(np.abs(null), axis=0)
+    )  # scores have the units of their targets
+    return np.asarray((1 + np.sum(null >= np.asarray(score) - rounding, axis=0)) / (1 + len(null)))
 
 
 # --- what may be exchanged --------------------------------------------------------------------------------------------
@@ -65,36 +62,43 @@ def p_value(found: Any, null: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Exchange:
-    """Which samples may swap targets where nothing is to be found: those of one stratum, or whole groups."""
+    """Which samples may swap targets where nothing is to be found: those of one stratum, or whole groups.
 
-    strata: Array | None  # (n,), or None for one
-    groups: Array | None  # (n,) numbers of groups that keep one target together
-    words: str
+    Parameters
+    ----------
+    strata : array of shape (n,), or None for one stratum of all samples
+    groups : array of shape (n,), the numbers of groups that keep one target together, or None
+    description : what is exchanged, in words
+    """
+
+    strata: Array | None
+    groups: Array | None
+    description: str
 
     def draw(self, n: int, n_permutations: int, random: np.random.Generator) -> Array:
         """Draw permutations (P, n): whose target each sample gets."""
-        found = np.tile(np.arange(n), (n_permutations, 1))
+        orders = np.tile(np.arange(n), (n_permutations, 1))
         if self.groups is not None:
             first = np.unique(self.groups, return_index=True)[1]
-            for order in found:
+            for order in orders:
                 order[:] = first[random.permutation(len(first))][self.groups]
-            return found
+            return orders
         strata = np.zeros(n, dtype=int) if self.strata is None else self.strata
-        parts = [np.flatnonzero(strata == own) for own in np.unique(strata)]
-        for order in found:
-            for part in parts:
-                order[part] = random.permutation(part)
-        return found
+        members = [np.flatnonzero(strata == stratum) for stratum in np.unique(strata)]
+        for order in orders:
+            for samples in members:
+                order[samples] = random.permutation(samples)
+        return orders
 
 
-def exchange_of(labels: Array, groups: Array | None, stratified: Array | None = None) -> Exchange:
+def choose_exchange(labels: Array, groups: Array | None, stratified: Array | None = None) -> Exchange:
     """Choose what is exchanged: targets within groups, whole groups where each has one target, else all.
 
     Folds that were stratified by the labels, (n,), keep theirs: a permutation is then stratified like the data.
     """
     if groups is None:
-        words = "targets of all samples" if stratified is None else "targets within folds, which stay stratified"
-        return Exchange(stratified, None, words)
+        everything = "targets of all samples" if stratified is None else "targets within folds, which stay stratified"
+        return Exchange(stratified, None, everything)
     numbers = np.unique(groups, return_inverse=True)[1]
     first = np.unique(numbers, return_index=True)[1]
     if np.array_equal(labels[first][numbers], labels):
@@ -102,14 +106,14 @@ def exchange_of(labels: Array, groups: Array | None, stratified: Array | None = 
     return Exchange(numbers, None, "targets within groups")
 
 
-def _folds(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) -> tuple[Folds, Exchange]:
+def _folds_and_exchange(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) -> tuple[Folds, Exchange]:
     """Draw folds once for all permutations, and say what is exchanged."""
-    whole = groups is not None and exchange_of(labels, groups).groups is not None
     cv = 5 if cv is None else cv
+    whole_groups = groups is not None and choose_exchange(labels, groups).groups is not None
     # Folds of whole groups must not look at the labels that these will exchange.
-    folds = make_folds(cv, labels, groups, classifier=classifier and not whole)
+    folds = make_folds(cv, labels, groups, classifier=classifier and not whole_groups)
     stratified = classifier and (isinstance(cv, int) or isinstance(cv, StratifiedKFold | StratifiedGroupKFold))
-    exchange = exchange_of(labels, groups, fold_of_sample(folds) if stratified else None)
+    exchange = choose_exchange(labels, groups, fold_of_sample(folds) if stratified else None)
     refuse(
         exchange.strata is not None and len(np.unique(exchange.strata)) == len(labels),
         "Expected groups of several samples to exchange targets within, got one sample in each group.",
@@ -122,12 +126,12 @@ def _folds(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) ->
 
 @dataclass(frozen=True, eq=False)
 class PermutationTest:
-    """What a permutation test found.
+    """The score of the true targets, and those of permuted ones.
 
     Attributes
     ----------
     score : float
-        Mean held-out score over folds; with ``selection="repeat"`` that of the best candidate of the search.
+        Mean held-out score over folds; with ``selection="repeat"`` that of what the search chose, without a correction.
     p_value : float
         ``(1 + permutations whose score is as good) / (1 + permutations)``.
     null : array of shape (n_permutations,)
@@ -164,14 +168,14 @@ class PermutationTest:
         return draw_null(self, ax)
 
     def __str__(self) -> str:
-        chosen = {
+        choice = {
             None: "",
             "fixed": ", parameters chosen once, with the true targets",
             "repeat": ", selection repeated",
         }
         return (
             f"{self.scoring} {self.score:.3f}, p = {self.p_value:.3g} from {len(self.null)} permutations of {self.exchanged}; "
-            f"{np.mean(self.null):.3f} on average under the null{chosen[self.selection]}"
+            f"{np.mean(self.null):.3f} on average under the null{choice[self.selection]}"
         )
 
 
@@ -199,11 +203,12 @@ def permutation_test(
     Parameters
     ----------
     model : estimator
-        A ``TraceNormClassifier`` or ``TraceNormRegressor``, their CV versions, or any of scikit-learn.
+        A ``TraceNormClassifier`` or ``TraceNormRegressor``, a search (``TensorClassifier`` or ``TensorRegressor``), or any of
+        scikit-learn.
     X, y : samples and targets, in memory; epochs of MNE bring their events as targets
     n_permutations : int, default=1000
     cv : int, splitter or iterable, default=None
-        None is five folds, or for a CV estimator its own ``cv``. Numbers are shuffled folds, stratified for classes.
+        None is five folds, or for a search its own ``cv``. Numbers are shuffled folds, stratified for classes.
     groups : array of shape (n_samples,), default=None
         Samples of one group depend on each other. Targets are permuted within groups; where every group has one target, whole
         groups are. Folds hold groups out whole.
@@ -214,13 +219,14 @@ def permutation_test(
     scoring : str or callable, default=None
         As in scikit-learn; None is accuracy or R².
     selection : {"repeat", "fixed"}, default="repeat"
-        For CV estimators. "repeat" chooses anew for each permutation, and compares the best score of each search: valid. "fixed"
+        For searches. "repeat" chooses anew for each permutation, and compares the best score of each search: valid. "fixed"
         keeps what was chosen with the true targets: faster, and somewhat too optimistic.
     tol : float, default=2e-3
         Relative duality gap of the fits of a batch, where that of the model is smaller: reached in single precision, it moves
-        scores by a fifth of their spread or less (measured). The score that was found, and those so close to it that they count,
-        always have that of the model, so that the p-value is that of exact fits; 0 asks for it everywhere.
+        scores by a fifth of their spread or less (measured). The score of the true targets, and those so close to it that they
+        count, always have that of the model, so that the p-value is that of exact fits; 0 asks for it everywhere.
     random_state : int, default=None
+        Of the permutations; a number of folds always draws the same ones.
 
     Returns
     -------
@@ -232,92 +238,126 @@ def permutation_test(
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.inference import permutation_test
     >>> X, y, W = make_low_rank_regression(100, (5, 4, 3), rank=1, random_state=0)
-    >>> found = permutation_test(TraceNormRegressor(alpha=0.5), X, y, n_permutations=99, random_state=0)
-    >>> found.p_value, found.exchanged
+    >>> test = permutation_test(TraceNormRegressor(alpha=0.5), X, y, n_permutations=99, random_state=0)
+    >>> test.p_value, test.exchanged
     (0.01, 'targets of all samples')
     """
     X, y, _ = unnamed(X, y)
     check_model(model)
-    count, random = check_count(n_permutations, "n_permutations"), np.random.default_rng(random_state)
+    n_permutations = check_count(n_permutations, "n_permutations")
     refuse(selection not in ("repeat", "fixed"), f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
     labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    searches = isinstance(model, TensorSearch)
+    searches, classifier = is_search(model), is_classifier(model)
     if searches:
-        cv, scoring = model.cv if cv is None else cv, model.scoring if scoring is None else scoring
+        cv = model.cv if cv is None else cv
+        scoring = model.scoring if scoring is None else scoring
         model = clone(model).set_params(cv=cv, scoring=scoring)
-    name = score_name(scoring, classifier=is_classifier(model))
-    folds, exchange = _folds(cv, labels, groups, classifier=is_classifier(model))
-    order = np.concatenate([np.arange(len(labels))[None], exchange.draw(len(labels), count, random)])
-    chosen: str | None = None
+    name = name_of_score(scoring, classifier=classifier)
+    folds, exchange = _folds_and_exchange(cv, labels, groups, classifier=classifier)
+    permutations = exchange.draw(len(labels), n_permutations, np.random.default_rng(random_state))
+    order = np.concatenate([np.arange(len(labels))[None], permutations])
     if searches and selection == "fixed":
-        model, X, chosen = *_fixed(model, X, y, groups, confounds), "fixed"
+        model, X = chosen_model(model.fit(X, y, groups=groups, confounds=confounds), X)
     elif searches:
-        model, chosen = model.set_params(cv=list(folds.splits)), "repeat"
-    scores, method = _scores(model, X, y, confounds, folds, scoring, order, tol)
-    found, null = float(check_scores(scores)[0]), scores[1:]
-    return PermutationTest(found, float(p_value(found, null)), null, exchange.words, chosen, method, name)
+        model = model.set_params(cv=list(folds.splits))
+    if shares_system(model):
+        method, scores = "batch", _batch_scores(Reading.of(model, X, y, confounds), folds, scoring, order, tol)
+    elif is_search(model) and can_repeat_as_batch(model):
+        method, scores = "batch", best_scores(model, X, y, confounds, folds, scoring, order)
+    else:
+        method, scores = "refit", _refitted_scores(model, X, y, confounds, folds, scoring, order)
+    score, null = float(check_scores(scores)[0]), scores[1:]
+    choice = selection if searches else None
+    return PermutationTest(score, float(p_value(score, null)), null, exchange.description, choice, method, name)
 
 
-def _fixed(model: Any, X: Any, y: Any, groups: Array | None, confounds: Array | None) -> tuple[Any, Any]:
-    """Choose once, with the true targets; return the model that was found, and samples as it sees them."""
-    model.fit(X, y, groups=groups, confounds=confounds)
-    return model.linear_estimator(), model.joined_views(X)
-
-
-def _scores(
-    model: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array, tol: float
-) -> tuple[Array, str]:
-    """Score the model for every order (S, n) of the targets, (S,), and say how."""
-    if is_shared(model):
-        reading = Reading.of(model, X, y, confounds)
-        found = np.mean(fold_scores(reading, folds, scoring, order, tol), axis=1)
-        return found if tol <= model.tol else _decided(reading, folds, scoring, order, found), "batch"
+def _refitted_scores(
+    model: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array
+) -> Array:
+    """Score a model by fits one by one, for every order (S, n) of the targets: (S,)."""
     X, y = np.asarray(X), to_numpy(y)
-    if isinstance(model, TensorSearch):
-        return _one_by_one(lambda own: clone(model).fit(X, y[own], confounds=confounds).raw_score_, order), "refit"
+    if is_search(model):
+        return _one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], confounds=confounds)), order)
     scorer = check_scoring(model, scoring)
-    parts = [(cleaned(X, confounds, train), train, test) for train, test in folds.splits]
+    cleaned = []
+    for train, _ in folds.splits:
+        cleaned.append(without_confounds(X, confounds, np.bincount(train, minlength=len(X)).astype(float)))
 
-    def refitted(own: Array) -> float:
-        fitted = [(clone(model).fit(A[train], y[own[train]]), A[test], test) for A, train, test in parts]
-        return float(np.mean([scored(scorer, one, held, y[own[test]]) for one, held, test in fitted]))
+    def mean_score(samples: Array) -> float:
+        scores = []
+        for A, (train, test) in zip(cleaned, folds.splits, strict=True):
+            fitted = clone(model).fit(A[train], y[samples[train]])
+            scores.append(score_model(scorer, fitted, A[test], y[samples[test]]))
+        return float(np.mean(scores))
 
-    return _one_by_one(refitted, order), "refit"
-
-
-def _decided(reading: Reading, folds: Folds, scoring: Any, order: Array, found: Array) -> Array:
-    """Replace scores (S,) near the first by exact ones, as far from it as any of them moved: none is left that could cross."""
-    rough, reach = np.arange(len(found)) > 0, _NEAR * float(np.std(found[1:]))
-    while np.any(near := rough & (np.abs(found - found[0]) <= reach)):
-        exact = np.mean(fold_scores(reading, folds, scoring, order[near]), axis=1)
-        reach = max(reach, float(np.max(np.abs(exact - found[near]))))
-        found, rough = np.where(near, 0.0, found), rough & ~near
-        found[near] = exact
-    return found
+    return _one_by_one(mean_score, order)
 
 
 def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ZeroWeightsWarning)  # without a signal, zero is often the answer
+        warnings.simplefilter("ignore", UserWarning)  # what models say of permuted targets is of no use
         warnings.simplefilter("once", ConvergenceWarning)
-        return np.array([score(own) for own in order])
+        return np.array([score(samples) for samples in order])
 
 
-def fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float = 0.0) -> Array:
-    """Score what each fold holds out for each order (S, n) of the targets: (S, F); the first is solved as the model asks."""
-    S, K = len(order), reading.samples.n_targets
-    found, pace, is_zero = np.empty((S, len(folds))), Pace(), True
+# --- all permutations as one batch ------------------------------------------------------------------------------------
+
+
+def _batch_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> Array:
+    """Score a model for every order (S, n) of the targets, (S,), the first of which are the true ones."""
+    fold_scores, have_weights = _fold_scores(reading, folds, scoring, order, tol)
+    if not have_weights:
+        warn_of_zero_weights(reading.settings.alpha)
+    scores = np.mean(fold_scores, axis=1)
+    if tol <= reading.settings.tol:
+        return scores
+
+    def score_exactly(sets: Array) -> Array:
+        return np.mean(_fold_scores(reading, folds, scoring, order[sets], 0.0)[0], axis=1)
+
+    return exact_where_close(scores, score_exactly)
+
+
+def exact_where_close(scores: Array, score_exactly: Callable[[Array], Array]) -> Array:
+    """Replace the first of rough scores (S,), and all that are close to it, by exact ones: none that is left could cross it.
+
+    A score that moves further than any before makes as many more close.
+
+    Parameters
+    ----------
+    scores : that of the true targets, and those of permutations
+    score_exactly : finds the exact scores of an index (m,)
+    """
+    scores, is_rough = np.array(scores), np.ones(len(scores), dtype=bool)
+    reach = _CLOSE * float(np.std(scores[1:]))
+    while True:
+        is_close = np.abs(scores - scores[0]) <= reach
+        is_close[0] = True
+        index = np.flatnonzero(is_close & is_rough)
+        if not len(index):
+            return scores
+        exact = score_exactly(index)
+        is_permuted = index > 0
+        reach = max(reach, float(np.max(np.abs(exact - scores[index])[is_permuted], initial=0.0)))
+        scores[index] = exact
+        is_rough[index] = False
+
+
+def _fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[Array, bool]:
+    """Score what each fold holds out for each order (S, n) of the targets, (S, F), and say whether any fit has weights."""
+    n_targets = reading.samples.n_targets
+    scores, pace, have_weights = np.empty((len(order), len(folds.splits))), Pace(), False
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
-    for part in chunks(S, max(1, reading.n * K // 16)):
-        for f, (train, test) in enumerate(folds.splits):
-            own, clean = order[part], reading.cleaned(train)
-            W, b = solve(clean, clean.part(train, own[:, train]), len(own), tol, pace, n_exact=int(part.start == 0))
-            is_zero &= not bool(np.any(to_numpy(W)))
-            scores = to_numpy(clean.part(test).rows @ W.T + b)
-            scores = np.moveaxis(scores.reshape(len(test), len(own), K), 0, 1)
-            found[part, f] = judged(reading, scoring, own[:, test], scores)
-    if is_zero:
-        warn_of_zero_weights(reading.model)
-    return found
+    for batch in batches(len(order), max(1, reading.n_samples * n_targets // 16)):
+        sets = order[batch]
+        for fold, (train, test) in enumerate(folds.splits):
+            cleaned = reading.cleaned(train)
+            samples = cleaned.with_targets_of(train, sets[:, train])
+            weights, intercepts, pace = solve_sets(cleaned, samples, len(sets), tol=tol, pace=pace)
+            have_weights = have_weights or bool(array_namespace(weights).any(weights != 0))
+            predictions = to_numpy(cleaned.take(test).rows @ weights.T + intercepts)
+            predictions = np.moveaxis(predictions.reshape(len(test), len(sets), n_targets), 0, 1)
+            scores[batch, fold] = score_sets(reading, scoring, sets[:, test], predictions)
+    return scores, have_weights

@@ -1,4 +1,4 @@
-"""What all displays share: axes to draw on, and looks."""
+"""What all displays share: axes to draw on, colours, and files of pictures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracelearn.arrays.array_api import Array
 from tracelearn.io.writing import write_atomically
 from tracelearn.optional import require
 
@@ -18,10 +19,10 @@ __all__ = [
     "INK",
     "LIMIT",
     "MARKERS",
-    "OnePanel",
-    "Panels",
     "legend_above",
     "looks_of",
+    "open_axes",
+    "open_single",
     "picture",
     "plain",
     "tick_names",
@@ -39,62 +40,65 @@ INK = "#4D4D4D"
 LIMIT: dict[str, Any] = {"color": COLOURS[1], "linestyle": (0, (4, 2)), "linewidth": 1.4}
 
 
-class Panels:
-    """A display on axes that are given, or on those of a new figure."""
+def open_axes(
+    ax: Any,
+    grid: tuple[int, int],
+    size: tuple[float, float],
+    need: str,
+    *,
+    count: int | None = None,
+    widths: Sequence[float] | None = None,
+    framed: bool = False,
+) -> Array:
+    """Take the axes that are given, or those of a new figure, as an array of ``count`` of them.
 
-    def _open(
-        self,
-        ax: Any,
-        grid: tuple[int, int],
-        size: tuple[float, float],
-        need: str,
-        count: int | None = None,
-        widths: Sequence[float] | None = None,
-        framed: bool = False,
-    ) -> None:
-        """Keep ``count`` axes in an array, and their figure.
-
-        Parameters
-        ----------
-        ax : one axes, a sequence of them, or None for a new figure
-        grid : rows and columns of a new figure
-        size : width and height of one panel of a new figure, in inches
-        need : what the axes are for, as an error says it
-        count : of panels, by default all of the grid
-        widths : of the columns of a new figure, as multiples of a panel; by default all one
-        framed : whether the frames stay whole, as around images
-        """
-        count = grid[0] * grid[1] if count is None else count
-        if ax is None:
-            plt = require("matplotlib.pyplot", "plot")
-            widths = [1.0] * grid[1] if widths is None else widths
-            whole = sum(widths) * size[0], grid[0] * size[1]
-            looks: dict[str, Any] = {"figsize": whole, "layout": "constrained", "width_ratios": widths}
-            self.figure_, table = plt.subplots(*grid, squeeze=False, **looks)
-            self.axes_ = table.ravel()[:count]
-            for cell in table.ravel()[count:]:
-                cell.remove()
-        else:
-            kind = require("matplotlib.axes", "plot").Axes
-            given = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
-            are_axes = all(isinstance(one, kind) for one in given)
-            if len(given) != count or not are_axes:
-                got = f"{len(given)}" if are_axes else type(ax).__name__
-                raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
-            self.axes_, self.figure_ = np.empty(count, dtype=object), given[0].figure
-            self.axes_[:] = given
-        for axes in () if framed else self.axes_:
+    Parameters
+    ----------
+    ax : one axes, a sequence of them, or None for a new figure
+    grid : rows and columns of a new figure
+    size : width and height of one panel of a new figure, in inches
+    need : what the axes are for, as an error says it
+    count : of panels, by default all of the grid
+    widths : of the columns of a new figure, as multiples of a panel; by default all one
+    framed : whether the frames stay whole, as around images
+    """
+    count = grid[0] * grid[1] if count is None else count
+    panels = _new_axes(grid, size, count, widths) if ax is None else _given_axes(ax, count, need)
+    if not framed:
+        for axes in panels:
             plain(axes)
+    return panels
 
 
-class OnePanel(Panels):
-    """A display on one axes."""
+def open_single(ax: Any) -> Any:
+    """Take the axes that are given, or those of a new figure."""
+    (axes,) = open_axes(ax, (1, 1), (5.6, 3.8), "a single one")
+    return axes
 
-    def _open_one(self, ax: Any) -> Any:
-        """Take the axes that are given, or those of a new figure, and return them."""
-        self._open(ax, (1, 1), (5.6, 3.8), "a single one")
-        self.ax_ = self.axes_[0]
-        return self.ax_
+
+def _new_axes(grid: tuple[int, int], size: tuple[float, float], count: int, widths: Sequence[float] | None) -> Array:
+    """Make a figure with a grid of panels, of which the last ones may be left out."""
+    plt = require("matplotlib.pyplot", "plot")
+    ratios = [1.0] * grid[1] if widths is None else widths
+    whole = sum(ratios) * size[0], grid[0] * size[1]
+    _, table = plt.subplots(*grid, squeeze=False, figsize=whole, layout="constrained", width_ratios=ratios)
+    cells = table.ravel()
+    for cell in cells[count:]:
+        cell.remove()
+    return cells[:count]
+
+
+def _given_axes(ax: Any, count: int, need: str) -> Array:
+    """Read axes of matplotlib, of which there must be so many."""
+    kind = require("matplotlib.axes", "plot").Axes
+    listed = [ax] if isinstance(ax, kind) else list(np.ravel(np.array(ax, dtype=object)))
+    are_axes = all(isinstance(axes, kind) for axes in listed)
+    if len(listed) != count or not are_axes:
+        got = f"{len(listed)}" if are_axes else type(ax).__name__
+        raise ValueError(f"Expected {count} axes of matplotlib, {need}, got {got}: pass as many, or ax=None.")
+    panels = np.empty(count, dtype=object)
+    panels[:] = listed
+    return panels
 
 
 def plain(axes: Any) -> None:
@@ -121,10 +125,11 @@ def legend_above(axes: Any, columns: int = 4, **spacing: float) -> None:
 
 def picture(axes: Any, kind: str, **options: Any) -> bytes:
     """Make of a figure, known by its axes, what a file of a kind such as png holds; ``options`` are those of ``savefig``."""
-    figure, held = np.ravel(np.array(axes, dtype=object))[0].figure, io.BytesIO()
-    figure.savefig(held, format=kind, **options)
+    figure = np.ravel(np.array(axes, dtype=object))[0].figure
+    content = io.BytesIO()
+    figure.savefig(content, format=kind, **options)
     require("matplotlib.pyplot", "plot").close(figure)
-    return held.getvalue()
+    return content.getvalue()
 
 
 def write_picture(axes: Any, path: Path, **options: Any) -> None:

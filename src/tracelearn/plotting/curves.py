@@ -18,18 +18,18 @@ from tracelearn.plotting.canvas import (
     INK,
     LIMIT,
     MARKERS,
-    OnePanel,
     legend_above,
     looks_of,
+    open_single,
     whole_ticks,
 )
-from tracelearn.plotting.modes import check_model, cv_curve
+from tracelearn.plotting.modes import check_model, cv_curve, modes_of
 
 __all__ = ["ConvergenceDisplay", "PathDisplay", "PrequentialDisplay"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PathDisplay(OnePanel):
+class PathDisplay:
     """What alpha does: the score of cross-validation, or the ranks of the weights, over a range of alphas.
 
     Parameters
@@ -83,15 +83,45 @@ class PathDisplay(OnePanel):
         ax : matplotlib axes, default=None
             None makes a figure.
         """
-        found = cv_curve(estimator)
-        shown = {name: getattr(found, name) for name in ("alphas", "alpha", "quantity", "standard_error")}
-        if not np.any(found.alphas):  # ridge or logistic regression was chosen, without a trace norm
-            shown |= {"alphas": to_numpy(estimator.ridges_), "alpha": float(estimator.ridge_), "strength": "ridge"}
-        return cls(values=found.mean, labels=["mean over folds"], **shown).plot(ax)
+        curve = cv_curve(estimator)
+        strengths, chosen, name = curve.alphas, curve.alpha, "alpha"
+        if not np.any(curve.alphas):  # ridge or logistic regression was chosen, without a trace norm
+            strengths, chosen, name = to_numpy(estimator.ridges_), float(estimator.ridge_), "ridge"
+        return cls(
+            alphas=strengths,
+            values=curve.mean,
+            labels=["mean over folds"],
+            quantity=curve.quantity,
+            standard_error=curve.standard_error,
+            alpha=chosen,
+            strength=name,
+        ).plot(ax)
+
+    @classmethod
+    def from_path(cls, estimator: Any, *, mode_names: Any = None, ax: Any = None) -> Self:
+        """Draw the rank of the weights in each mode over the alphas of a path; with several targets, the largest.
+
+        Parameters
+        ----------
+        estimator : fitted TraceNormRegressorCV or TraceNormClassifierCV
+        mode_names : sequence of str, one for each mode, default=None
+        ax : matplotlib axes, default=None
+            None makes a figure.
+        """
+        path = check_model(estimator, "path_")
+        is_single = np.shape(estimator.coef_tensor_)[: -len(estimator.sample_shape_)] in ((), (1,))
+        names = [mode.name for mode in modes_of(estimator, mode_names)]
+        names = ["target", *names] if path["ranks"].shape[1] > len(names) else names
+        quantity = "rank" if is_single else "largest rank over targets"
+        return cls(
+            alphas=path["alpha"], values=path["ranks"], labels=names, quantity=quantity, alpha=float(estimator.alpha_)
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        axes, curves = self._open_one(ax), np.reshape(self.values, (len(self.alphas), -1)).T
+        axes = self.ax_ = open_single(ax)
+        self.figure_ = axes.figure
+        curves = np.reshape(self.values, (len(self.alphas), -1)).T
         self.lines_: list[Any] = []
         self.band_: Any = None
         steps: dict[str, Any] = {"drawstyle": "steps-mid", "linewidth": 1.8} if len(curves) > 1 else {}
@@ -128,7 +158,7 @@ def _shifted(axes: Any, inches: float) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ConvergenceDisplay(OnePanel):
+class ConvergenceDisplay:
     """The relative duality gap at every check of the last solve, with the ``tol`` that it had to reach.
 
     Parameters
@@ -171,7 +201,8 @@ class ConvergenceDisplay(OnePanel):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        axes = self._open_one(ax)
+        axes = self.ax_ = open_single(ax)
+        self.figure_ = axes.figure
         axes.set_yscale("log", nonpositive="mask")  # a gap of zero, which is possible, has no place on this axis
         iterations, gaps = self.convergence.T
         looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(gaps) <= 30 else 2.5, "linewidth": 1.4}
@@ -187,7 +218,7 @@ class ConvergenceDisplay(OnePanel):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PrequentialDisplay(OnePanel):
+class PrequentialDisplay:
     """The errors of a stream on samples that were not learned yet: in each interval, and on all so far.
 
     Parameters
@@ -244,15 +275,20 @@ class PrequentialDisplay(OnePanel):
     @classmethod
     def of_curve(cls, curve: Sequence[Any], measure: str) -> Self:
         """Gather the points of a curve, which may be none."""
-        names = ("n_seen", "error", "cumulative_error")
-        return cls(**{name: np.array([getattr(one, name) for one in curve]) for name in names}, measure=measure)
+        return cls(
+            n_seen=np.array([point.n_seen for point in curve]),
+            error=np.array([point.error for point in curve]),
+            cumulative_error=np.array([point.cumulative_error for point in curve]),
+            measure=measure,
+        )
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        axes = self._open_one(ax)
+        axes = self.ax_ = open_single(ax)
+        self.figure_ = axes.figure
         marker = MARKERS[0] if len(self.n_seen) <= 60 else None
-        own = {"color": COLOURS[5], "marker": marker, "markersize": 3.5, "linewidth": 1.2}
-        self.lines_ = axes.plot(self.n_seen, self.error, label="since the last refresh", **own)
+        looks = {"color": COLOURS[5], "marker": marker, "markersize": 3.5, "linewidth": 1.2}
+        self.lines_ = axes.plot(self.n_seen, self.error, label="since the last refresh", **looks)
         so_far = {**looks_of(1), "linewidth": 2.0}
         self.lines_ += axes.plot(self.n_seen, self.cumulative_error, label="on all samples so far", **so_far)
         axes.set_ylim(bottom=0.0)

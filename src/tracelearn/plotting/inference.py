@@ -11,79 +11,82 @@ from tracelearn.plotting.canvas import (
     COLOURS,
     INK,
     LIMIT,
-    OnePanel,
-    Panels,
     legend_above,
+    open_axes,
+    open_single,
     tick_names,
     whole_ticks,
 )
 from tracelearn.plotting.modes import draw_image, name_ticks
 from tracelearn.samples.modes import Mode
 
-__all__ = ["draw_bootstrap", "draw_comparison", "draw_curve", "draw_decoding", "draw_map", "draw_null"]
+__all__ = ["draw_bootstrap", "draw_comparison", "draw_decoding", "draw_map", "draw_null"]
 
 
-def draw_null(found: Any, ax: Any = None) -> Any:
-    """Draw the scores of the permutations as a histogram, and the score that was found as a line."""
-    axes = OnePanel()._open_one(ax)
-    bins = np.histogram_bin_edges(np.append(found.null, found.score), bins="auto")
-    axes.hist(found.null, bins=bins[:: max(1, len(bins) // 60)], color=COLOURS[5], label="permutations")
-    axes.axvline(found.score, label=f"found, p = {found.p_value:.3g}", **LIMIT)
-    axes.axvline(float(np.mean(found.null)), color=INK, linewidth=1.0, label="mean of permutations")
-    axes.set(xlabel=found.scoring, ylabel="permutations")
+def draw_null(test: Any, ax: Any = None) -> Any:
+    """Draw the scores of the permutations as a histogram, and that of the true targets as a line."""
+    axes = open_single(ax)
+    bins = np.histogram_bin_edges(np.append(test.null, test.score), bins="auto")
+    axes.hist(test.null, bins=bins[:: max(1, len(bins) // 60)], color=COLOURS[5], label="permutations")
+    axes.axvline(test.score, label=f"test, p = {test.p_value:.3g}", **LIMIT)
+    axes.axvline(float(np.mean(test.null)), color=INK, linewidth=1.0, label="mean of permutations")
+    axes.set(xlabel=test.scoring, ylabel="permutations")
     legend_above(axes)
     return axes
 
 
-def draw_comparison(found: Any, ax: Any = None) -> Any:
+def draw_comparison(comparison: Any, ax: Any = None) -> Any:
     """Draw the scores of all folds, and next to them how far the first model is from each other one, with 95 % intervals."""
-    panels = Panels()
-    panels._open(ax, (1, 2), (4.6, 0.8 + 0.5 * len(found.names)), "for scores and for differences")
-    left, right = panels.axes_
-    places = np.arange(len(found.names))
-    for m, scores in enumerate(found.scores):
-        left.plot(scores, np.full(len(scores), m), "o", color=COLOURS[5], alpha=0.5, markersize=4)
-    left.plot(found.means, places, "D", color=COLOURS[0], label="mean")
-    reach = np.stack([found.difference - found.low, found.high - found.difference])[:, 1:]
-    right.errorbar(found.difference[1:], places[1:], xerr=reach, fmt="D", color=COLOURS[0], capsize=3)
-    right.axvline(0.0, color=INK, linewidth=1.0)
+    panels = open_axes(ax, (1, 2), (4.6, 0.8 + 0.5 * len(comparison.names)), "for scores and for differences")
+    folds, differences = panels
+    places = np.arange(len(comparison.names))
+    for m, scores in enumerate(comparison.scores):
+        folds.plot(scores, np.full(len(scores), m), "o", color=COLOURS[5], alpha=0.5, markersize=4)
+    folds.plot(comparison.means, places, "D", color=COLOURS[0], label="mean")
+    reach = np.stack([comparison.difference - comparison.low, comparison.high - comparison.difference])[:, 1:]
+    differences.errorbar(comparison.difference[1:], places[1:], xerr=reach, fmt="D", color=COLOURS[0], capsize=3)
+    differences.axvline(0.0, color=INK, linewidth=1.0)
     for m in places[1:]:
-        right.annotate(
-            f"p = {found.p_value[m]:.2g}", (found.difference[m], m), (0, 6), textcoords="offset points", ha="center"
+        differences.annotate(
+            f"p = {comparison.p_value[m]:.2g}",
+            (comparison.difference[m], m),
+            (0, 6),
+            textcoords="offset points",
+            ha="center",
         )
-    for axes, words in ((left, found.scoring), (right, f"{found.names[0]} better by")):
-        tick_names(axes.yaxis, found.names)
+    for axes, words in ((folds, comparison.scoring), (differences, f"{comparison.names[0]} better by")):
+        tick_names(axes.yaxis, comparison.names)
         axes.set(xlabel=words, ylim=(len(places) - 0.5, -0.5))
-    return panels.axes_
+    return panels
 
 
-def draw_decoding(found: Any, ax: Any = None, times: Any = None) -> Any:
+def draw_decoding(decoding: Any, ax: Any = None, times: Any = None) -> Any:
     """Draw a score over positions with its standard error, or the map of trained and tested positions."""
-    axes, mode = OnePanel()._open_one(ax), found.mode
+    axes, mode = open_single(ax), decoding.mode
     if times is not None or mode is None:
-        mode = Mode("position", found.positions) if times is None else Mode("time", np.asarray(times))
-    if len(mode.values) != len(found.positions):
-        raise ValueError(f"Expected {len(found.positions)} times, one for each position, got {len(mode.values)}.")
-    if found.scores.ndim == 3:
-        return _draw_generalization(axes, found, mode)
+        mode = Mode("position", decoding.positions) if times is None else Mode("time", np.asarray(times))
+    if len(mode.values) != len(decoding.positions):
+        raise ValueError(f"Expected {len(decoding.positions)} times, one for each position, got {len(mode.values)}.")
+    if decoding.scores.ndim == 3:
+        return _draw_generalization(axes, decoding, mode)
     if mode.has_names:  # no line joins them
         looks = {"fmt": "o", "color": COLOURS[0], "capsize": 3, "label": "mean over folds, standard error"}
-        axes.errorbar(np.arange(len(mode.values)), found.mean, found.standard_error, **looks)
+        axes.errorbar(np.arange(len(mode.values)), decoding.mean, decoding.standard_error, **looks)
         name_ticks(mode, axes.xaxis)
     else:
-        _band(axes, mode.values, found)
-    if found.chance is not None:
-        axes.axhline(found.chance, color=INK, linewidth=1.0, linestyle="--", label="chance")
-    axes.set(xlabel=mode.label, ylabel=found.scoring)
+        _band(axes, mode.values, decoding)
+    if decoding.chance is not None:
+        axes.axhline(decoding.chance, color=INK, linewidth=1.0, linestyle="--", label="chance")
+    axes.set(xlabel=mode.label, ylabel=decoding.scoring)
     legend_above(axes)
     return axes
 
 
-def _draw_generalization(axes: Any, found: Any, mode: Mode) -> Any:
+def _draw_generalization(axes: Any, decoding: Any, mode: Mode) -> Any:
     """Draw the scores of models of one position at all others."""
     # Colours are centred where a model that knows nothing scores, so that both sides of it are seen.
-    ends = (float(found.mean.min()), float(found.mean.max()))
-    middle = 0.5 * sum(ends) if found.chance is None else found.chance
+    ends = (float(decoding.mean.min()), float(decoding.mean.max()))
+    middle = 0.5 * sum(ends) if decoding.chance is None else decoding.chance
     reach = max(ends[1] - middle, middle - ends[0]) or 1.0
     training, testing = (replace(mode, name=f"{which} {mode.name}") for which in ("training", "testing"))
     looks: dict[str, Any] = {
@@ -93,29 +96,35 @@ def _draw_generalization(axes: Any, found: Any, mode: Mode) -> Any:
         "vmin": middle - reach,
         "vmax": middle + reach,
     }
-    image = draw_image(axes, found.mean, training, testing, **looks)
+    image = draw_image(axes, decoding.mean, training, testing, **looks)
     axes.plot(mode.edges(), mode.edges(), color=INK, linewidth=0.8)
-    centre = "" if found.chance is None else f", white at chance, {found.chance:.2f}"
-    axes.figure.colorbar(image, ax=axes, label=f"{found.scoring}{centre}")
+    centre = "" if decoding.chance is None else f", white at chance, {decoding.chance:.2f}"
+    axes.figure.colorbar(image, ax=axes, label=f"{decoding.scoring}{centre}")
     return axes
 
 
-def draw_map(found: Any, ax: Any = None, level: float = 0.05) -> Any:
+def draw_map(test: Any, ax: Any = None, level: float = 0.05) -> Any:
     """Draw a map with what survives marked: a matrix as an image, other orders by their first mode against the rest."""
-    axes, kept, values = OnePanel()._open_one(ax), found.significant(level), found.map
-    if kept.ndim > found.order:  # several targets: the first
-        values, kept = values[0], kept[0]
+    axes, is_significant, values = open_single(ax), test.significant(level), test.map
+    if is_significant.ndim > test.order:  # several targets: the first
+        values, is_significant = values[0], is_significant[0]
     if values.ndim == 1:
         axes.plot(values, color=COLOURS[0])
-        axes.plot(np.flatnonzero(kept), values[kept], "o", color=COLOURS[1], label=f"p ≤ {level:g}, corrected")
-        axes.set(xlabel="entry" if found.modes is None else found.modes[0].label, ylabel=found.what)
+        axes.plot(
+            np.flatnonzero(is_significant),
+            values[is_significant],
+            "o",
+            color=COLOURS[1],
+            label=f"p ≤ {level:g}, corrected",
+        )
+        axes.set(xlabel="entry" if test.modes is None else test.modes[0].label, ylabel=test.what)
         return axes
-    rows, columns = _two_modes(found.modes, values.shape)
-    values, kept = values.reshape(len(values), -1), kept.reshape(len(kept), -1)
+    rows, columns = _two_modes(test.modes, values.shape)
+    values, is_significant = values.reshape(len(values), -1), is_significant.reshape(len(is_significant), -1)
     reach = float(np.max(np.abs(values))) or 1.0
     image = draw_image(axes, values, rows, columns, upwards=False, cmap="RdBu_r", vmin=-reach, vmax=reach)
-    _outline(axes, kept, columns, rows)
-    axes.figure.colorbar(image, ax=axes, label=f"{found.what}, p ≤ {level:g} outlined")
+    _outline(axes, is_significant, columns, rows)
+    axes.figure.colorbar(image, ax=axes, label=f"{test.what}, p ≤ {level:g} outlined")
     return axes
 
 
@@ -130,10 +139,13 @@ def _two_modes(modes: Any, shape: tuple[int, ...]) -> tuple[Mode, Mode]:
     return modes[0], modes[1] if len(modes) == 2 else together
 
 
-def _outline(axes: Any, kept: Any, columns: Mode, rows: Mode) -> None:
-    """Draw a line around the entries of an image that are kept, along their edges."""
-    x, y = (np.linspace(*mode.edges(), size + 1) for mode, size in ((columns, kept.shape[1]), (rows, kept.shape[0])))
-    inside = np.pad(kept, 1)
+def _outline(axes: Any, is_significant: Any, columns: Mode, rows: Mode) -> None:
+    """Draw a line around the significant entries of an image, along their edges."""
+    x, y = (
+        np.linspace(*mode.edges(), size + 1)
+        for mode, size in ((columns, is_significant.shape[1]), (rows, is_significant.shape[0]))
+    )
+    inside = np.pad(is_significant, 1)
     r, c = np.nonzero(inside[1:-1, 1:] != inside[1:-1, :-1])
     upright = np.stack([np.stack([x[c], y[r]], axis=1), np.stack([x[c], y[r + 1]], axis=1)], axis=1)
     r, c = np.nonzero(inside[1:, 1:-1] != inside[:-1, 1:-1])
@@ -142,41 +154,31 @@ def _outline(axes: Any, kept: Any, columns: Mode, rows: Mode) -> None:
     axes.plot(*np.moveaxis(ends, 2, 0).transpose(0, 2, 1), color=INK, linewidth=1.2)
 
 
-def draw_bootstrap(found: Any, ax: Any = None) -> Any:
-    """Draw the scores with their interval, how often each rank was found, and the angles of the subspaces."""
-    panels = Panels()
-    panels._open(ax, (1, 3), (3.4, 3.2), "for scores, ranks and angles")
-    scores, ranks, angles = panels.axes_
-    counts, _, _ = scores.hist(found.scores, bins="auto", color=COLOURS[5], label="draws, on what they leave out")
-    reach = np.abs(found.interval("scores") - found.score)[:, None]
+def draw_bootstrap(draws: Any, ax: Any = None) -> Any:
+    """Draw the scores with their interval, how often each rank was draws, and the angles of the subspaces."""
+    panels = open_axes(ax, (1, 3), (3.4, 3.2), "for scores, ranks and angles")
+    scores, ranks, angles = panels
+    counts, _, _ = scores.hist(draws.scores, bins="auto", color=COLOURS[5], label="draws, on what they leave out")
+    reach = np.abs(draws.interval("scores") - draws.score)[:, None]
     above = 1.08 * float(np.max(counts))
-    label = f"model of all samples on new ones, {found.level:.0%}"
-    scores.errorbar(found.score, above, xerr=reach, fmt="D", color=COLOURS[0], capsize=3, label=label)
+    label = f"model of all samples on new ones, {draws.level:.0%}"
+    scores.errorbar(draws.score, above, xerr=reach, fmt="D", color=COLOURS[0], capsize=3, label=label)
     legend_above(scores)
-    modes = np.arange(found.ranks.shape[1])
+    modes = np.arange(draws.ranks.shape[1])
     for mode in modes:
-        shares = found.rank_shares(int(mode))
+        shares = draws.rank_shares(int(mode))
         sizes = [600.0 * share for share in shares.values()]
         ranks.scatter([mode] * len(shares), list(shares), s=sizes, color=COLOURS[0], alpha=0.7)
-    angles.boxplot(found.angles, positions=modes, orientation="horizontal", medianprops={"color": COLOURS[1]})
-    scores.set(xlabel=found.scoring, ylabel="bootstraps")
+    angles.boxplot(draws.angles, positions=modes, orientation="horizontal", medianprops={"color": COLOURS[1]})
+    scores.set(xlabel=draws.scoring, ylabel="bootstraps")
     ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
     whole_ticks(ranks.yaxis)
     angles.set(xlabel="largest angle to the subspace\nof all samples (degrees)", ylabel="mode", xlim=(0, 90))
-    return panels.axes_
+    return panels
 
 
-def draw_curve(found: Any, ax: Any = None) -> Any:
-    """Draw a learning curve with its standard error."""
-    axes = OnePanel()._open_one(ax)
-    _band(axes, found.sizes, found, "o-")
-    axes.set(xlabel="training samples", ylabel=found.scoring)
-    legend_above(axes)
-    return axes
-
-
-def _band(axes: Any, places: Any, found: Any, style: str = "-") -> None:
+def _band(axes: Any, places: Any, decoding: Any, style: str = "-") -> None:
     """Draw the mean over folds, and the standard error around it."""
-    low, high = found.mean - found.standard_error, found.mean + found.standard_error
+    low, high = decoding.mean - decoding.standard_error, decoding.mean + decoding.standard_error
     axes.fill_between(places, low, high, color=COLOURS[5], label="standard error")
-    axes.plot(places, found.mean, style, color=COLOURS[0], label="mean over folds")
+    axes.plot(places, decoding.mean, style, color=COLOURS[0], label="mean over folds")

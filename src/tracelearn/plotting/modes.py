@@ -113,8 +113,8 @@ def over_head(positions: Array, values: Array, size: int = 64) -> Array:
     x, y = np.meshgrid(line, line)
     # Linear in the distance: it needs no triangle of sensors, and does not run away beyond the last of them.
     spline = RBFInterpolator(positions, values, kernel="linear", degree=0)
-    found = spline(np.column_stack([x.ravel(), y.ravel()]))
-    return np.asarray(found.T.reshape(-1, size, size))
+    grid = spline(np.column_stack([x.ravel(), y.ravel()]))
+    return np.asarray(grid.T.reshape(-1, size, size))
 
 
 def draw_heads(axes: Any, positions: Array, values: Sequence[Array], labels: Sequence[str]) -> list[Any]:
@@ -145,8 +145,8 @@ def as_modes(
     shape: Sequence[int], mode_names: Any = None, coordinates: Any = None, units: Any = None, known: Any = None
 ) -> list[Mode]:
     """Describe the modes of samples of a shape; what is not given is as known, or counted from 0."""
-    known = known or [Mode(f"mode {number}", np.arange(size)) for number, size in enumerate(shape)]
-    lists, found = [], []
+    earlier = known or [Mode(f"mode {number}", np.arange(size)) for number, size in enumerate(shape)]
+    lists, described = [], []
     for argument, values in (("mode_names", mode_names), ("coordinates", coordinates), ("units", units)):
         lists.append([None] * len(shape) if values is None else list(values))
         if isinstance(values, str) or len(lists[-1]) != len(shape):
@@ -155,42 +155,50 @@ def as_modes(
                 f"Expected {len(shape)} {argument} for samples of shape {tuple(shape)}, got {got}: give one for each mode, or "
                 "None."
             )
-    for number, (mode, name, values, unit) in enumerate(zip(known, *lists, strict=True)):
-        at = mode.values if values is None else to_numpy(values)
-        if at.shape != mode.values.shape:
+    for number, (mode, name, values, unit) in enumerate(zip(earlier, *lists, strict=True)):
+        places = mode.values if values is None else to_numpy(values)
+        if places.shape != mode.values.shape:
             raise ValueError(
-                f"Expected {len(mode.values)} coordinates for mode {number}, got shape {at.shape}: give one for each entry of "
-                "the mode."
+                f"Expected {len(mode.values)} coordinates for mode {number}, got shape {places.shape}: give one for each entry "
+                "of the mode."
             )
-        named, measured = mode.name if name is None else str(name), mode.unit if unit is None else str(unit)
-        found.append(Mode(named, at, measured, mode.positions))
-    return found
+        name = mode.name if name is None else str(name)  # noqa: PLW2901
+        unit = mode.unit if unit is None else str(unit)  # noqa: PLW2901
+        described.append(Mode(name, places, unit, mode.positions))
+    return described
 
 
 def modes_of(estimator: Any, mode_names: Any = None, coordinates: Any = None, units: Any = None) -> list[Mode]:
     """Describe the modes of the samples of a model; what is not given is what their names were in ``fit``."""
-    known = getattr(estimator, "modes_", None)
-    return as_modes(tuple(estimator.sample_shape_), mode_names, coordinates, units, known)
+    modes = getattr(estimator, "modes_", None)
+    return as_modes(tuple(estimator.sample_shape_), mode_names, coordinates, units, modes)
 
 
 def check_model(estimator: Any, attribute: str) -> Any:
     """Refuse what is not a fitted model of ours; return an attribute of it."""
     check_is_fitted(estimator)
-    value = getattr(estimator, attribute, None)
-    if value is None or not hasattr(estimator, "sample_shape_"):
-        within = {"estimators_": "one of its estimators_", "model_": "its model_"}
-        advice = next((within[name] for name in within if hasattr(estimator, name)), "a fitted model of tracelearn")
-        raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
-    if attribute in _IN_MODES and not _in_modes(estimator):
+    value = getattr(estimator, attribute, None)  # of several views there are no factors
+    if attribute in _IN_MODES and hasattr(estimator, "views_") and not _are_in_modes(estimator, attribute):
         raise ValueError(
-            f"Expected weights in the modes of samples, got those of {', '.join(estimator.views_)}: draw them with ViewsDisplay."
+            f"Expected weights in the modes of samples, got those of views of them ({', '.join(estimator.views_)}): draw them "
+            "with ViewsDisplay."
         )
+    if value is None or not hasattr(estimator, "sample_shape_"):
+        advice = (
+            "one of its estimators_" if hasattr(estimator, "estimators_") else "a model of samples that are tensors"
+        )
+        raise ValueError(f"Expected a model with {attribute}, got {type(estimator).__name__}: pass {advice}.")
     return value
 
 
-def _in_modes(estimator: Any) -> bool:
-    """Tell whether weights are in the modes of samples."""
-    return not hasattr(estimator, "views_") or bool(estimator.is_linear_)
+def _are_in_modes(estimator: Any, attribute: str) -> bool:
+    """Tell whether weights, patterns or factors are in the modes of samples; those of a view need not be."""
+    shape = tuple(estimator.sample_shape_)
+    if attribute == "mode_factors_":
+        sizes = tuple(len(factors) for factors, _ in getattr(estimator, attribute, ()))
+    else:
+        sizes = tuple(np.shape(estimator.coef_tensor_ if attribute == "coef_" else estimator.patterns_))
+    return sizes[len(sizes) - len(shape) :] == shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,32 +216,46 @@ class CVCurve:
     n_candidates: int
 
     @property
-    def at(self) -> int:
+    def chosen(self) -> int:
         """The place of the alpha that was chosen; where several are the same, that of the best score."""
         return int(np.lexsort((-self.mean, np.abs(self.alphas - self.alpha)))[0])
 
 
 def cv_curve(model: Any) -> CVCurve:
     """Read what cross-validation left in a model."""
-    check_model(model, "cv_results_")
+    check_model(model, "score_path_")
     path, scoring = to_numpy(model.score_path_), model.scoring
-    known = path[:, ~np.any(np.isnan(path), axis=0)]  # a fold that lacks a class may have no score
-    # Older files have no errors: those of independent scores, which are smaller.
-    error = to_numpy(getattr(model, "score_path_se_", corrected_error(known, 0.0)))
-    usual = "accuracy" if hasattr(model, "classes_") else "R²"
-    quantity = usual if scoring is None else scoring.replace("_", " ") if isinstance(scoring, str) else "score"
-    alphas = to_numpy(model.alphas_)
+    is_scored = ~np.any(np.isnan(path), axis=0)  # a fold that lacks a class may have no score
+    scores = path[:, is_scored]
+    quantity = "accuracy" if hasattr(model, "classes_") else "R²"
+    if scoring is not None:
+        quantity = scoring.replace("_", " ") if isinstance(scoring, str) else "score"
     return CVCurve(
-        alphas=alphas,
-        mean=known.mean(axis=1),
-        standard_error=error,
+        alphas=to_numpy(model.alphas_),
+        mean=scores.mean(axis=1),
+        standard_error=_standard_error(model, scores),
         alpha=float(model.alpha_),
         score=float(model.best_score_),
-        error=float(getattr(model, "best_score_se_", error[np.argmin(np.abs(alphas - model.alpha_))])),
+        error=float(model.best_score_se_),
         quantity=f"held-out {quantity}",
         n_folds=path.shape[1],
-        n_candidates=len({str({**params, "alpha": None}) for params in model.cv_results_["params"]}),
+        n_candidates=_count_candidates(model),
     )
+
+
+def _standard_error(model: Any, scores: Array) -> Array:
+    """Find the standard error of the mean of scores (A, F): that of the model, which knows the sizes of folds."""
+    if hasattr(model, "score_path_se_"):
+        return to_numpy(model.score_path_se_)
+    return corrected_error(scores, 1.0 / max(scores.shape[1] - 1, 1))
+
+
+def _count_candidates(model: Any) -> int:
+    """Count the paths that were tried, of which this is one."""
+    results = getattr(model, "cv_results_", None)
+    if results is None:
+        return 1
+    return len({str({**params, "alpha": None}) for params in results["params"]})
 
 
 def carrying(squares: Array, whole: Array | None = None) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import mode_factors
 from tracelearn.features import Convolutions, SecondOrder, Similarities
-from tracelearn.plotting.canvas import COLOURS, INK, Panels, legend_above, plain
+from tracelearn.plotting.canvas import COLOURS, INK, legend_above, open_axes, plain
 from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
 from tracelearn.samples.modes import Mode
@@ -72,34 +73,58 @@ def view_in_words(name: str) -> str:
 
 
 def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[ViewPart]:
-    """Take a model that was chosen by cross-validation apart: a part for each view, and for each window of it."""
+    """Take a model that a search has chosen apart: a part for each view, and for each window of it."""
     coefs, patterns = check_model(estimator, "coef_by_view_"), estimator.patterns_by_view_
-    modes, found = modes or modes_of(estimator), []
-    for view, own_view in estimator.views_.items():
-        W, P, transformer = to_numpy(coefs[view]), to_numpy(patterns[view]), own_view
+    modes = modes or modes_of(estimator)
+    parts: list[ViewPart] = []
+    for view, transformer in estimator.views_.items():
+        W, P = to_numpy(coefs[view]), to_numpy(patterns[view])
         if isinstance(transformer, Similarities):  # read as the landmarks that it compares with, summed up
             W, P = transformer.entry_weights(W), transformer.entry_patterns(W)
-            transformer = transformer.transformers_[0] if transformer.transformers_ else None
-        if not isinstance(transformer, SecondOrder | Convolutions):
-            shape = (-1, *estimator.sample_shape_)
-            found.append(ViewPart(view, None, modes, W.reshape(shape), P.reshape(shape)))
+            transformer = transformer.transformers_[0] if transformer.transformers_ else None  # noqa: PLW2901
+        if isinstance(transformer, SecondOrder):
+            parts += _parts_of_windows(view, transformer, modes, W, P)
             continue
-        used = [mode for n, mode in enumerate(modes) if n != transformer.time_axis_]
-        names = [",".join(map(str, place)) for place in product(*(mode.values.tolist() for mode in used))]
-        named = " × ".join("channel" if mode.name.startswith("mode ") else mode.name for mode in used)
         if isinstance(transformer, Convolutions):
-            rows, columns = transformer.entry_names(names)
-            shown = [Mode(f"{named} and dilation", np.array(rows)), Mode("waveform and threshold", np.array(columns))]
-            shape = (-1, len(rows), len(columns))
-            found.append(ViewPart(view, None, shown, W.reshape(shape), P.reshape(shape)))
-            continue
-        over = Mode(named, np.array(transformer.channel_names(names)))
-        windows, (R, M), c = transformer.windows, (transformer.whitener_, transformer.reference_), len(over.values)
-        parts = zip(*(np.moveaxis(part.reshape(-1, windows, c, c), 1, 0) for part in (W, P)), strict=True)
-        maps = zip(R.reshape(-1, c, c), M.reshape(-1, c, c), strict=True)
-        for w, ((own_W, own_P), own) in enumerate(zip(parts, maps, strict=True), start=1):
-            found.append(ViewPart(view, w if windows > 1 else None, [over], own_W, own_P, own))
-    return found
+            modes_of_view = _modes_of_convolutions(transformer, modes)
+        elif W.size % math.prod(estimator.sample_shape_):  # of a transformer that makes other entries
+            modes_of_view = [Mode("feature", np.arange(W.shape[-1]))]
+        else:
+            modes_of_view = modes
+        shape = (-1, *(len(mode.values) for mode in modes_of_view))
+        parts.append(ViewPart(view, None, modes_of_view, W.reshape(shape), P.reshape(shape)))
+    return parts
+
+
+def _modes_of_convolutions(transformer: Convolutions, modes: list[Mode]) -> list[Mode]:
+    """Describe the two modes that convolutions make of those of a sample."""
+    channels, names = _channels(transformer, modes)
+    rows, columns = transformer.entry_names(names)
+    return [Mode(f"{channels} and dilation", np.array(rows)), Mode("waveform and threshold", np.array(columns))]
+
+
+def _parts_of_windows(view: str, transformer: SecondOrder, modes: list[Mode], W: Array, P: Array) -> list[ViewPart]:
+    """Cut the weights and patterns of second order into windows, over channels with their copies."""
+    channels, names = _channels(transformer, modes)
+    mode = Mode(channels, np.array(transformer.channel_names(names)))
+    n_windows, n_channels = transformer.windows, len(mode.values)
+    matrices = (-1, n_windows, n_channels, n_channels)
+    W, P = W.reshape(matrices), P.reshape(matrices)
+    whiteners = transformer.whitener_.reshape(-1, n_channels, n_channels)
+    references = transformer.reference_.reshape(-1, n_channels, n_channels)
+    parts = []
+    for k in range(n_windows):
+        number = k + 1 if n_windows > 1 else None
+        parts.append(ViewPart(view, number, [mode], W[:, k], P[:, k], (whiteners[k], references[k])))
+    return parts
+
+
+def _channels(transformer: Any, modes: list[Mode]) -> tuple[str, list[str]]:
+    """Name the modes of a sample but time together, and their entries."""
+    others = [mode for n, mode in enumerate(modes) if n != transformer.time_axis_]
+    entries = product(*(mode.values.tolist() for mode in others))
+    names = [",".join(map(str, entry)) for entry in entries]
+    return " × ".join("channel" if mode.name.startswith("mode ") else mode.name for mode in others), names
 
 
 def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> dict[str, str]:
@@ -119,28 +144,33 @@ def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> d
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.report import what_was_found
     >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, noise=0.1, random_state=0)
-    >>> what_was_found(TensorRegressor(views="raw", ridges=(0.0,)).fit(X, y))
+    >>> what_was_found(TensorRegressor(views=None).fit(X, y))
     {'raw': '1 component of mode 0 and 1 of mode 1 carry 99 %'}
     """
-    found, parts = {}, parts_of_model(estimator) if parts is None else parts
+    parts = parts_of_model(estimator) if parts is None else parts
+    sentences = {}
     for view in dict.fromkeys(part.view for part in parts):
-        own = [part for part in parts if part.view == view]
-        squares = [[s.astype(float) ** 2 for _, s in part.factors()] for part in own]
-        if not any(np.any(part.coef) for part in own):
-            found[view] = "its weights are zero"
-        elif own[0].maps is None:
-            counts = [carrying(one) for one in squares[0]]
-            names = [mode.name for mode in own[0].modes]
-            found[view] = counted("component", "of", counts, names)
-        else:
-            whole = np.concatenate([one for (one,) in squares])
-            counts = [carrying(one, whole) for (one,) in squares]
-            names = ["" if part.window is None else f"window {part.window}" for part in own]
-            found[view] = counted("source", "in", counts, names) + _leading(estimator, own)
+        parts_of_view = [part for part in parts if part.view == view]
+        sentences[view] = _in_words(estimator, parts_of_view)
         transformer = estimator.views_[view]
         if isinstance(transformer, Similarities):
-            found[view] = f"{len(transformer.draws_)} training samples to compare with; summed up, {found[view]}"
-    return found
+            count = len(transformer.draws_)
+            sentences[view] = f"{count} training samples to compare with; summed up, {sentences[view]}"
+    return sentences
+
+
+def _in_words(estimator: Any, parts: list[ViewPart]) -> str:
+    """Say how much of a view the model needs, given the parts of the view."""
+    if not any(np.any(part.coef) for part in parts):
+        return "its weights are zero"
+    if parts[0].maps is None:
+        counts = [carrying(sizes.astype(float) ** 2) for _, sizes in parts[0].factors()]
+        return counted("component", "of", counts, [mode.name for mode in parts[0].modes])
+    squares = [part.factors()[0][1].astype(float) ** 2 for part in parts]
+    whole = np.concatenate(squares)
+    counts = [carrying(squares_of_window, whole) for squares_of_window in squares]
+    names = ["" if part.window is None else f"window {part.window}" for part in parts]
+    return counted("source", "in", counts, names) + _leading(estimator, parts)
 
 
 def counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
@@ -158,8 +188,8 @@ def _leading(estimator: Any, parts: list[ViewPart]) -> str:
     """Say where the strongest source is, and for one weight tensor what it speaks for."""
     sizes = [float(np.linalg.norm(part.coef, 2, axis=(1, 2)).max()) for part in parts]
     part = parts[int(np.argmax(sizes))]
-    at = int(np.argmax(part.sources(1)[1][0]))
-    where = "the mean" if part.modes[0].values[at] == "mean" else part.modes[0].entry(at)
+    largest = int(np.argmax(part.sources(1)[1][0]))
+    where = "the mean" if part.modes[0].values[largest] == "mean" else part.modes[0].entry(largest)
     if len(part.coef) > 1:
         return f"; the strongest is largest at {where}"
     eigenvalues = np.linalg.eigvalsh((part.coef[0] + part.coef[0].T) / 2)
@@ -172,7 +202,7 @@ def _leading(estimator: Any, parts: list[ViewPart]) -> str:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ViewsDisplay(Panels):
+class ViewsDisplay:
     """What a model reads from each view: a row of two panels for each, and how much views add to held-out scores.
 
     Raw and whitened views have their weights on the left and their patterns on the right, for samples as the view shows them; of
@@ -198,10 +228,10 @@ class ViewsDisplay(Panels):
     >>> from tracelearn.datasets import make_low_rank_regression
     >>> from tracelearn.plotting import ViewsDisplay
     >>> X, y, W = make_low_rank_regression(200, (6, 5), rank=1, random_state=0)
-    >>> model = TensorRegressor(alphas=4, cv=3, views="raw+whitened").fit(X, y)
+    >>> model = TensorRegressor(alphas=4, cv=3, views=None).fit(X, y)
     >>> display = ViewsDisplay.from_estimator(model, mode_names=("channel", "time"))
-    >>> [ax.get_title() for ax in display.axes_]
-    ['raw: weights', 'raw: patterns', 'whitened: weights', 'whitened: patterns']
+    >>> [ax.get_title() for ax in display.axes_][:2]
+    ['raw: weights', 'raw: patterns']
     """
 
     parts: Sequence[ViewPart]
@@ -234,15 +264,16 @@ class ViewsDisplay(Panels):
         """
         parts = parts_of_model(estimator, modes_of(estimator, mode_names, coordinates, units))
         (k, *_), _ = choose_targets(estimator, len(parts[0].coef), target)
-        own = [ViewPart(p.view, p.window, p.modes, p.coef[k : k + 1], p.patterns[k : k + 1], p.maps) for p in parts]
-        return cls(parts=own, shares=getattr(estimator, "view_shares_", {}), n_sources=n_sources).plot(ax)
+        parts = [replace(part, coef=part.coef[k : k + 1], patterns=part.patterns[k : k + 1]) for part in parts]
+        return cls(parts=parts, shares=getattr(estimator, "view_shares_", {}), n_sources=n_sources).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
         rows, last = len(self.parts), bool(self.shares)
-        self._open(
-            ax, (rows + last, 2), (4.4, 2.7), "two for each view and one for shares", 2 * rows + last, framed=True
+        self.axes_ = open_axes(
+            ax, (rows + last, 2), (4.4, 2.7), "two for each view and one for shares", count=2 * rows + last, framed=True
         )
+        self.figure_ = self.axes_[0].figure
         for part, left, right in zip(self.parts, self.axes_[::2], self.axes_[1::2], strict=False):
             (self._plot_tensors if part.maps is None else self._plot_sources)(part, left, right)
         if self.shares:

@@ -12,7 +12,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
 from tracelearn.estimators.weights import target_names
-from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, Panels, legend_above, whole_ticks
+from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, legend_above, open_axes, whole_ticks
 from tracelearn.plotting.modes import (
     check_model,
     draw_heads,
@@ -33,7 +33,7 @@ _LARGEST = 1e150  # the squares of larger numbers, which colours are interpolate
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ModeSpectrumDisplay(Panels):
+class ModeSpectrumDisplay:
     """Singular values of the weights' unfoldings, one panel for each mode, with the rank marked.
 
     Several targets are unfolded side by side, as in ``mode_factors_``; their ranks are each target's own, as in
@@ -85,16 +85,17 @@ class ModeSpectrumDisplay(Panels):
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        self._open(ax, (1, len(self.singular_values)), (3.2, 2.9), "one for each mode")
+        self.axes_ = open_axes(ax, (1, len(self.singular_values)), (3.2, 2.9), "one for each mode")
+        self.figure_ = self.axes_[0].figure
         self.lines_: list[Any] = []
         columns = zip(self.axes_, self.singular_values, self.mode_names, np.atleast_2d(self.ranks).T, strict=True)
         for axes, values, name, ranks in columns:
             looks = {"color": COLOURS[0], "marker": "o", "markersize": 5 if len(values) <= 25 else 3, "linewidth": 1.2}
             self.lines_ += axes.plot(np.arange(1, len(values) + 1), values, **looks)
-            own = sorted({int(rank) for rank in ranks})
-            for rank in own:
+            distinct = sorted({int(rank) for rank in ranks})
+            for rank in distinct:
                 axes.axvline(rank + 0.5, zorder=1, **LIMIT)
-            span = f"rank {own[0]}" if len(own) == 1 else f"ranks {own[0]} to {own[-1]}"
+            span = f"rank {distinct[0]}" if len(distinct) == 1 else f"ranks {distinct[0]} to {distinct[-1]}"
             axes.set_title(f"{name}: {span}", fontsize="medium")
             axes.set(xlim=(0.4, len(values) + 0.7), xlabel="number")
             axes.set_ylim(bottom=0.0)
@@ -104,7 +105,7 @@ class ModeSpectrumDisplay(Panels):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ModeFactorsDisplay(Panels):
+class ModeFactorsDisplay:
     """The leading factors of the weights in each mode, over the coordinates of that mode.
 
     Factors are the left singular vectors of the unfoldings, of length one. A sign says nothing by itself: the entry of
@@ -176,16 +177,19 @@ class ModeFactorsDisplay(Panels):
             not n_components >= 1,
             f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.",
         )
-        found = check_model(estimator, "mode_factors_")
-        kept = [leading_factors(to_numpy(U), to_numpy(s), int(n_components)) for U, s in found]
-        factors, shares, _ = zip(*kept, strict=True)
+        factors, shares = [], []
+        for U, sizes in check_model(estimator, "mode_factors_"):
+            vectors, shares_of_mode, _ = leading_factors(to_numpy(U), to_numpy(sizes), int(n_components))
+            factors.append(vectors)
+            shares.append(shares_of_mode)
         modes = modes_of_weights(estimator, modes_of(estimator, mode_names, coordinates, units))
         return cls(factors=factors, shares=shares, modes=modes).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
         widths = [2.0 if mode.is_wide else 1.0 for mode in self.modes]
-        self._open(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode", widths=widths)
+        self.axes_ = open_axes(ax, (1, len(self.modes)), (3.6, 3.2), "one for each mode", widths=widths)
+        self.figure_ = self.axes_[0].figure
         self.lines_: list[list[Any]] = []
         for axes, mode, factors, shares in zip(self.axes_, self.modes, self.factors, self.shares, strict=True):
             labels = [f"{k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
@@ -205,7 +209,7 @@ class ModeFactorsDisplay(Panels):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class WeightsDisplay(Panels):
+class WeightsDisplay:
     """Weights or patterns: a line for samples of order 1, an image of order 2, slices of higher orders.
 
     All images share one colour scale, symmetric about zero.
@@ -287,9 +291,10 @@ class WeightsDisplay(Panels):
         refuse(kind not in _KINDS, f"Expected kind 'weights' or 'patterns', got {kind!r}: choose one of the two.")
         attribute, quantity = _KINDS[kind]
         whole, shape = to_numpy(check_model(estimator, attribute)), tuple(estimator.sample_shape_)
-        whole, found = whole.reshape(-1, *shape), modes_of(estimator, mode_names, coordinates, units)
+        whole = whole.reshape(-1, *shape)
+        described = modes_of(estimator, mode_names, coordinates, units)
         chosen, names = choose_targets(estimator, len(whole), target)
-        display = cls(tensors=[whole[k] for k in chosen], targets=names, modes=found, quantity=quantity)
+        display = cls(tensors=[whole[k] for k in chosen], targets=names, modes=described, quantity=quantity)
         return display.plot(ax, modes=modes, slices=slices, colorbar=colorbar, cmap=cmap)
 
     def plot(
@@ -316,7 +321,8 @@ class WeightsDisplay(Panels):
         ]
         down = -(-len(panes) // _COLUMNS) if 1 in (len(self.tensors), len(cuts)) else len(self.tensors)
         grid = down, -(-len(panes) // down)
-        self._open(ax, grid, (2.9, 2.5), "one for each image", len(panes), framed=True)
+        self.axes_ = open_axes(ax, grid, (2.9, 2.5), "one for each image", count=len(panes), framed=True)
+        self.figure_ = self.axes_[0].figure
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
         refuse(limit > _LARGEST, f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
         # Entries with names begin at the top, as in a table, and numbers grow upwards.
@@ -340,7 +346,8 @@ class WeightsDisplay(Panels):
         return "\n".join(part for part in (target, where) if part)
 
     def _plot_lines(self, ax: Any) -> None:
-        self._open(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
+        self.axes_ = open_axes(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
+        self.figure_ = self.axes_[0].figure
         (axes,) = self.axes_
         self.lines_ = draw_over(self.modes[0], axes, self.tensors, self.targets)
         axes.set_ylabel(self.quantity)
@@ -385,12 +392,14 @@ def _number(target: Any, names: list[Any], kind: str) -> int:
 
 
 def _image_modes(modes: Any, order: int) -> tuple[int, int]:
-    found = (order - 2, order - 1) if modes is None else tuple(modes) if np.iterable(modes) else (modes,)
+    if modes is None:
+        return order - 2, order - 1
+    pair = tuple(modes) if np.iterable(modes) else (modes,)
     refuse(
-        len(found) != 2 or found[0] == found[1] or not all(mode in range(order) for mode in found),
+        len(pair) != 2 or pair[0] == pair[1] or not all(mode in range(order) for mode in pair),
         f"Expected two different modes between 0 and {order - 1}, got {modes!r}: name those of rows and columns.",
     )
-    return int(found[0]), int(found[1])
+    return int(pair[0]), int(pair[1])
 
 
 def _cuts(slices: Any, sizes: tuple[int, ...], names: list[str]) -> list[tuple[int, ...] | None]:

@@ -342,7 +342,7 @@ def _path(facts: ModelFacts) -> dict[str, Any]:
         "n_alphas": len(chosen.alphas),
         "ranks": ", ".join(one.span for one in facts.components),
         "has_candidates": chosen.n_candidates > 1,
-        "edge": rising_end(chosen.mean, chosen.at) if has_path else "",
+        "edge": rising_end(chosen.mean, chosen.chosen) if has_path else "",
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.inference import Bootstrap, Comparison, Decoding, LearningCurve, MapTest, PermutationTest
+from tracelearn.inference import Bootstrap, Comparison, Decoding, MapTest, PermutationTest
 from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.canvas import picture
 from tracelearn.report.pages import document, table
@@ -19,7 +19,7 @@ from tracelearn.samples.modes import Mode
 
 __all__ = ["result_page", "write_result_page"]
 
-_RESULTS = (PermutationTest, MapTest, Bootstrap, Comparison, Decoding, LearningCurve)
+_RESULTS = (PermutationTest, MapTest, Bootstrap, Comparison, Decoding)
 # What a field is called on a page, where its name alone would not say it.
 _WORDS = {
     "coef": "weights of the model of all samples",
@@ -42,7 +42,6 @@ _WORDS = {
     "mode": "coordinates of the positions",
     "method": "fitted as",
     "ratio": "held-out over training samples of a fold",
-    "sizes": "training samples",
     "statistic": "map over its spread under permutations",
     "p_values": "p-values, corrected for all entries",
     "clusters": "clusters, by number",

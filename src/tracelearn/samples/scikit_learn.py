@@ -60,17 +60,39 @@ def bad_parameter(estimator: BaseEstimator) -> str | None:
     return None
 
 
+def check_parameters(estimator: BaseEstimator) -> None:
+    """Refuse parameters that an estimator does not take, as its ``fit`` does."""
+    estimator._validate_params()
+
+
+def leave_groups_to_splitter(router: Any) -> None:
+    """Let metadata routing pass groups to the splitter where nobody said whether ``fit`` itself wants them."""
+    requests = router._self_request.fit.requests
+    if requests["groups"] is None:
+        requests["groups"] = False
+
+
+def callback_context(estimator: Any, max_subtasks: int) -> Any:
+    """Begin what scikit-learn's callbacks of an estimator are told; None where it has none."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        return None
+    return estimator._init_callback_context(max_subtasks=max_subtasks)
+
+
 __all__ = [
     "BaseComposition",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",
     "bad_parameter",
+    "callback_context",
     "check_feature_names",
     "check_feature_names_in",
     "check_n_features",
+    "check_parameters",
     "fit_context",
     "get_output_config",
+    "leave_groups_to_splitter",
     "make_constraint",
     "raise_for_params",
     "stand_in",
