@@ -46,7 +46,9 @@ for name, at in {"best held-out score": np.argmax(path["score"]), "one standard 
     alpha = path["alpha"][at]
     error = np.mean((y[test] - model.predict(X[test], alpha=alpha)) ** 2) / np.var(y[test])
     distance = np.linalg.norm(model.coef_path_[at] - W) / np.linalg.norm(W)
-    print(f"{name:20} alpha {alpha:.3f}, ranks {path['ranks'][at]}, R² {1 - error:.3f}, distance from the truth {distance:.2f}")
+    print(
+        f"{name:20} alpha {alpha:.3f}, ranks {path['ranks'][at]}, R² {1 - error:.3f}, distance from the truth {distance:.2f}"
+    )
 flat = X.reshape(len(X), -1)
 ridge = RidgeCV(np.logspace(-2, 5, 22)).fit(flat[train], y[train])
 distance = np.linalg.norm(ridge.coef_.reshape(W.shape) - W) / np.linalg.norm(W)
