@@ -299,7 +299,7 @@ def _from_samples(samples: Samples, spec: Spec, settings: Settings, data_fit: Da
 def _in_precision_of_samples(
     problems: Problems, solution: Solution, scales: Array | None, spec: Spec, tol: float
 ) -> tuple[Solution, Array]:
-    """Round weights to the precision of the samples, where the gap has room for what that costs.
+    """Round weights to the precision of the samples, unless the gap would then exceed ``tol``.
 
     Returns the solution of the weights that are handed out, certified, and these weights as rows, in the units of the samples.
     """
@@ -348,7 +348,7 @@ def _gap_curve(checks: list[tuple[int, float]]) -> Array:
 
 
 def _say_nothing(message: str, level: int) -> None:
-    pass
+    """Report nothing."""
 
 
 @contextmanager
@@ -368,7 +368,7 @@ def visible_log() -> Iterator[None]:
 
 
 def reporter(name: str, verbose: int) -> Report:
-    """Make what ``verbose`` reports with, under the name of an estimator."""
+    """Make the function that logs messages up to the level ``verbose``, under the name of an estimator."""
 
     def report(message: str, level: int) -> None:
         if verbose >= level:

@@ -43,7 +43,7 @@ _LABEL = {
     False: "index = ArgMax <axis = 1, keepdims = 0> (linear)",
 }
 _PROBABILITIES = {
-    # Both from the score: one minus the other would lose the digits of small probabilities.
+    # Both probabilities are computed from the score: one minus the other would lose the digits of small ones.
     True: """
         second = Sigmoid (linear)
         negative = Neg (linear)
@@ -124,7 +124,7 @@ def _precision(dtype: Any) -> str | None:
 
 
 def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -> Any:
-    """Write the text of a graph, have it read, put the nodes of transformers before it, and let ONNX check all."""
+    """Write the text of a graph, parse it, put the nodes of transformers before its own, and let ONNX check the model."""
     transformed, before = _transformed(views)
     intercept = np.atleast_1d(to_numpy(model.intercept_))
     coef = to_numpy(model.coef_tensor_).reshape(len(intercept), *model.sample_shape_)
@@ -145,7 +145,7 @@ def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -
         nodes += ["prediction = Gather <axis = 0> (classes, index)"]
         outputs = [f"{_KINDS[labels.dtype.name]}[n_samples] prediction"]
         outputs += [f"{kind}[n_samples{'' if is_one else f', {count}'}] scores"]
-        if isinstance(model._loss(), LogLoss | Multinomial):  # others may have probabilities that a graph does not know
+        if isinstance(model._loss(), LogLoss | Multinomial):  # other losses with probabilities are not translated
             nodes += [_PROBABILITIES[is_one]]
             outputs += [f"{kind}[n_samples, {len(labels)}] probabilities"]
     else:
@@ -187,7 +187,7 @@ def _transformed(views: Sequence[Any]) -> tuple[str, Nodes]:
 
 
 def _link(loss: Loss) -> str:
-    """Write what makes predictions of scores."""
+    """Write the node that turns scores into predictions, by the inverse link of the loss."""
     if type(loss).inverse_link is Poisson.inverse_link:
         return "prediction = Exp (linked)"
     refuse(
@@ -198,7 +198,7 @@ def _link(loss: Loss) -> str:
 
 
 def _labels(classes: NDArray[Any]) -> NDArray[Any]:
-    """Make of labels what a graph can hold: whole numbers, numbers or text."""
+    """Convert labels to a type that a graph can hold: whole numbers, numbers or text."""
     if classes.dtype.kind in "iub":
         return classes.astype(np.int64)
     return classes if classes.dtype.kind == "f" else np.array([str(label) for label in classes], dtype=object)
