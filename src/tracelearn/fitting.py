@@ -46,7 +46,7 @@ __all__ = [
 
 logger = logging.getLogger("tracelearn")
 
-# Of alpha_max, for alpha="auto": of 0.3, 0.1, 0.03 and 0.01 the best on average over nine data sets.
+# alpha="auto" is this share of alpha_max: of 0.3, 0.1, 0.03 and 0.01 the best on average over nine data sets.
 _AUTO_SHARE = 0.03
 
 Report = Callable[[str, int], None]  # takes a message, and from which level of verbosity on it is to be seen
@@ -56,15 +56,15 @@ class ZeroWeightsWarning(UserWarning):
     """A model has learned nothing: all of its weights are zero."""
 
 
-def loss_named(given: Any, *, for_classes: bool) -> Loss:
-    """Make the loss of a name, or take an object that is one; refuse a loss for other targets."""
-    loss = LOSSES[given]() if isinstance(given, str) and given in LOSSES else given
-    wanted = "for_classes" if for_classes else "for_numbers"
-    if isinstance(loss, str) or not getattr(loss, wanted, False):
-        names = sorted(name for name, kind in LOSSES.items() if getattr(kind, wanted))
+def loss_named(name_or_loss: Any, *, for_classes: bool) -> Loss:
+    """Return the loss of a name, or a loss as it is; refuse one that is not for such targets."""
+    loss = LOSSES[name_or_loss]() if isinstance(name_or_loss, str) and name_or_loss in LOSSES else name_or_loss
+    purpose = "for_classes" if for_classes else "for_numbers"
+    if isinstance(loss, str) or not getattr(loss, purpose, False):
+        names = sorted(name for name, kind in LOSSES.items() if getattr(kind, purpose))
         raise ValueError(
             f"Expected a loss for {'classes' if for_classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
-            f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
+            f"that is one, got {name_or_loss!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
         )
     return loss
 

@@ -153,14 +153,15 @@ def move_to(X: Any, like: Array, dtype: Any = None) -> Array:
     if not is_non_numpy(like):
         X = X if type(X) is np.ndarray else to_numpy(X)
         return X if dtype is None else X.astype(dtype, copy=False)
-    xp, there = array_namespace(like), device(like)
+    xp = array_namespace(like)
+    device_of_like = device(like)
     if is_non_numpy(X) and array_namespace(X) is xp:
         X = detached(X)
-        X = X if device(X) == there else to_device(X, there)
+        X = X if device(X) == device_of_like else to_device(X, device_of_like)
         return X if dtype is None else xp.astype(X, dtype, copy=False)
     # Cast here, since the other device may lack the precision; copied, since NumPy's memory may be read-only.
     host = np.array(to_numpy(X), dtype=None if dtype is None else dtype_name(dtype), order="C")
-    return xp.asarray(host, device=there)
+    return xp.asarray(host, device=device_of_like)
 
 
 def dtype_name(dtype: Any) -> str:
@@ -178,12 +179,13 @@ def dtype_name(dtype: Any) -> str:
 
 def widest(like: Array) -> dict[str, Any]:
     """Find double precision on the device of ``like``, or single where there is none, as ``dtype`` and ``device``."""
-    xp, there = array_namespace(like), device(like)
+    xp = array_namespace(like)
+    device_of_like = device(like)
     try:
-        xp.zeros(1, dtype=xp.float64, device=there)
+        xp.zeros(1, dtype=xp.float64, device=device_of_like)
     except (TypeError, RuntimeError, ValueError):
-        return {"dtype": xp.float32, "device": there}
-    return {"dtype": xp.float64, "device": there}
+        return {"dtype": xp.float32, "device": device_of_like}
+    return {"dtype": xp.float64, "device": device_of_like}
 
 
 def as_dtype(X: Array, dtype: Any) -> Array:
