@@ -15,19 +15,15 @@ from tracelearn.errors import refuse
 __all__ = ["merge_command"]
 
 
-# What cross-validation chooses, from samples that differ between the parts: the first part's choice is kept.
-_CHOSEN = ("alpha", "ridge", "scaling", "mode_weights", "target_mode")
-
-
-def _read(path: Path) -> tuple[Any, bool]:
-    """Read a model or moments; of a search by cross-validation the model that it chose, and that it was one."""
+def _read(path: Path) -> Any:
+    """Read a model or moments; views that were learned from other samples do not add up."""
     thing = load_file(path)
     refuse(
         hasattr(thing, "views_"),
         f"Expected models of samples as they are, got a search over views in {path}: views that were learned from other samples "
-        "do not add up, so fit with a number as --alpha.",
+        "do not add up, so fit with a number for --alpha.",
     )
-    return thing, hasattr(thing, "cv_results_")
+    return thing
 
 
 def _merge(merged: Any, part: Any, *, remove: bool) -> Any:
@@ -37,7 +33,7 @@ def _merge(merged: Any, part: Any, *, remove: bool) -> Any:
     return merged.unmerge(part) if remove else merged.merge(part)
 
 
-def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path], ignored: tuple[str, ...]) -> None:
+def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path]) -> None:
     """Refuse what does not merge: moments go into anything, models into models of their class and parameters."""
     from tracelearn.io.checkpoints import differing_parameter
 
@@ -53,8 +49,16 @@ def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path], ignored: tupl
         "TraceNormClassifier with the squared loss.",
     )
     if not is_moments:
-        name = differing_parameter(merged, part, ignored) if type(merged) is type(part) else "class"
+        name = differing_parameter(merged, part) if type(merged) is type(part) else "class"
         refuse(name, f"Expected models with equal parameters, got another {name} in {paths[1]}: merge like with like.")
+
+
+def _combined(merged: Any, path: Path, first: Path, *, remove: bool) -> Any:
+    """Add what is in a file to what was merged before, or remove it."""
+    part = _read(path)
+    _check_alike(merged, part, (first, path))
+    with telling(f"the merge with {path}"):
+        return _merge(merged, part, remove=remove)
 
 
 def merge_command(
@@ -66,17 +70,14 @@ def merge_command(
 ) -> None:
     """Merge models or moments, and remove samples that were learned.
 
-    The result is what one model would have learned from all samples, whose owners need not show them. Of a search by
-    cross-validation it is the model that was found; alpha and whatever else was chosen stay those of the first file.
+    The result is what one model would have learned from all samples, whose owners need not show them.
     """
     check_out(out, "result", force=force, inputs=(*parts, *(minus or ())))
-    merged, is_chosen = _read(parts[0])
-    removals = minus or []
-    for path, remove in [*((path, False) for path in parts[1:]), *((path, True) for path in removals)]:
-        part, part_is_chosen = _read(path)
-        _check_alike(merged, part, (parts[0], path), _CHOSEN if is_chosen or part_is_chosen else ())
-        with telling(f"the merge with {path}"):
-            merged = _merge(merged, part, remove=remove)
+    merged = _read(parts[0])
+    for path in parts[1:]:
+        merged = _combined(merged, path, parts[0], remove=False)
+    for path in minus or []:
+        merged = _combined(merged, path, parts[0], remove=True)
     moments = getattr(merged, "moments_", merged)
     refuse(
         not hasattr(moments, "weight"),
@@ -85,5 +86,4 @@ def merge_command(
     )
     tracelearn.save(merged, out)
     if not quiet:
-        alpha = f", alpha {merged.alpha:.4g} as chosen in {parts[0]}" if is_chosen else ""
-        echo(f"{type(merged).__name__} of samples of weight {float(moments.weight):g}{alpha}: {out}")
+        echo(f"{type(merged).__name__} of samples of weight {float(moments.weight):g}: {out}")

@@ -267,6 +267,7 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
         self.lags_ = np.arange(first, last + 1)
         self.n_features_in_ = spec.sample_shape[1]
         self.moments_ = moments
+        self.alpha_ = float(np.max(fitted.alpha))
         self.coef_ = np.reshape(fitted.coef, (*targets, *spec.sample_shape))
         self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
         self.patterns_ = np.reshape(fitted.patterns, self.coef_.shape)

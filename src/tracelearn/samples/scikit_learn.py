@@ -47,12 +47,20 @@ def stand_in(name: str, n_features: int | None = None, feature_names: Any = None
     return holder
 
 
+def _holds_values(value: Any) -> bool:
+    """Tell whether a parameter is a list of anything but estimators, alone or with their names."""
+    if not isinstance(value, list | tuple):
+        return False
+    members = [member[-1] if isinstance(member, tuple) and member else member for member in value]
+    return not all(member is None or isinstance(member, str) or hasattr(member, "get_params") for member in members)
+
+
 def bad_parameter(estimator: BaseEstimator) -> str | None:
     """Name a parameter that ``fit`` would refuse, and not its value, which may be of any size; None where all are good."""
     for name, constraints in getattr(estimator, "_parameter_constraints", {}).items():
         value = getattr(estimator, name)
         if constraints == "no_validation":  # a name, or an object that ``fit`` looks at itself
-            is_good = not isinstance(value, list | tuple | dict | np.ndarray)
+            is_good = not isinstance(value, dict | np.ndarray) and not _holds_values(value)
         else:
             is_good = any(make_constraint(constraint).is_satisfied_by(value) for constraint in constraints)
         if not is_good:
