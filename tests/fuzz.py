@@ -61,9 +61,12 @@ def make_seeds(folder):
         ModeWhitener,
         Moments,
         SecondOrder,
+        TensorClassifier,
+        TensorRegressor,
         TensorStandardScaler,
         TraceNormClassifier,
         TraceNormRegressor,
+        TraceNormRegressorCV,
         Views,
         save,
         stream,
@@ -79,6 +82,9 @@ def make_seeds(folder):
     save(HierarchicalTraceNormClassifier().fit(X, np.digitize(y, [-0.5, 0.5])), folder / "tree.tracelearn")
     save(make_pipeline(TensorStandardScaler(), TraceNormRegressor()).fit(X, y), folder / "pipeline.tracelearn")
     save(Moments.of(X, y), folder / "moments.tracelearn")
+    save(TensorClassifier(alphas=3, cv=3).fit(X, names), folder / "search.tracelearn")
+    save(TensorRegressor(alphas=3, cv=3, views=[None, SecondOrder(0)]).fit(X, y), folder / "joined.tracelearn")
+    save(TraceNormRegressorCV(alphas=3, cv=3).fit(X, y), folder / "path.tracelearn")
     kept = TraceNormClassifier(alpha=0.1, target_mode=True, keep_moments=True, warm_start=True)
     save(kept.fit(X, np.digitize(y, [-0.5, 0.5])), folder / "kept.tracelearn")
     save(
@@ -107,6 +113,9 @@ def make_seeds(folder):
             folder / "kept.tracelearn",
             folder / "two.tracelearn",
             folder / "paper.tracelearn",
+            folder / "search.tracelearn",
+            folder / "joined.tracelearn",
+            folder / "path.tracelearn",
         ],
         "command": sorted(folder.glob("*.tracelearn")),
         "value": sorted(folder.glob("*.tracelearn")),
@@ -711,7 +720,10 @@ def read(kind, path):
 def command(path):
     """Give a model to the commands that read one; each succeeds or says one line. The line of ``inspect`` is raised."""
     seeds, out = path.parent.parent / "seeds", path.parent
-    data = str(seeds / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper") else "deflated.npz"))
+    data = str(
+        seeds
+        / ("stored.npz" if path.stem in ("regressor", "two", "pipeline", "paper", "joined", "path") else "deflated.npz")
+    )
     refusal = said("inspect", path)
     said("inspect", path, "--json")
     said("inspect", path, "--html", out / "page", "--data", data, "--force")

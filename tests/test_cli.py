@@ -269,7 +269,7 @@ def test_merge_adds_and_removes_moments(capsys, tmp_path, data):
     assert (code, err.count("\n")) == (2, 1)
 
 
-def test_models_of_views_that_were_learned_from_other_samples_do_not_merge(tmp_path, capsys):
+def test_a_search_over_views_does_not_merge(tmp_path, capsys):
     rng = np.random.default_rng(0)
     paths = []
     for site in ("here", "there"):

@@ -31,10 +31,13 @@ from tracelearn import (
     Moments,
     SecondOrder,
     Similarities,
+    TensorClassifier,
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
     load,
     save,
 )
@@ -73,6 +76,10 @@ MODELS = {
     "classifier, objects": lambda: TraceNormClassifier(keep_moments=True).fit(X, labels.astype(object)),
     "classifier, logistic": lambda: TraceNormClassifier(alpha=0.05, loss="log_loss").fit(X, labels),
     "online": lambda: TraceNormClassifier(forgetting=0.9).partial_fit(X, labels, classes=["ash", "birch", "cedar", "elm"]),
+    "regressor search": lambda: TensorRegressor(alphas=3, cv=2, keep_moments=True).fit(X, y),
+    "classifier search": lambda: TensorClassifier(alphas=3, cv=2).fit(X, labels),
+    "regressor CV": lambda: TraceNormRegressorCV(alphas=3, cv=2).fit(X, y),
+    "classifier CV": lambda: TraceNormClassifierCV(alphas=3, cv=2).fit(X, labels),
     "hierarchy": lambda: HierarchicalTraceNormClassifier(tree=("cedar", ("ash", "birch"))).fit(X, labels),
     "unfitted hierarchy": HierarchicalTraceNormClassifier,
     "scaler": lambda: TensorStandardScaler(per=(0, 1)).fit(X),
@@ -515,7 +522,7 @@ WRONG_START = {
     "a start that is none": {"_warm_start": {"$object": ["WarmStart", {}]}},
     "a start of other weights": {"_warm_start": {"$object": ["WarmStart", {
         "penalty": {"$object": ["Overlap", {"terms": {"$tuple": [{"$tuple": [1.0, {"$object": ["L1", {}]}]}]}}]},
-        "loss": {"$object": ["Squared", {}]}, "n_targets": 1,
+        "loss": {"$object": ["SquaredError", {}]}, "n_targets": 1,
         "solution": {"$object": ["Solution", {
             "W": np.ones((1, 2)), "objective": np.ones(1), "gap": np.ones(1), "n_iter": 3, "rho": None,
             "split": {"$object": ["Split", {name: np.ones((1, 1, 2)) for name in ("parts", "duals", "anchors")}]}}]}}]}},
@@ -535,17 +542,46 @@ WRONG_LAGGED = {
     "features of another number": {"n_features_in_": 5},
     "moments of other lags": {"moments_": 3},
 }
+WRONG_SEARCH = {
+    "no scores": {"score_path_": ...},
+    "scores of other alphas": {"score_path_": np.ones((2, 3))},
+    "scores that are no table": {"score_path_": np.ones(3)},
+    "errors of other alphas": {"score_path_se_": np.ones(0)},
+    "alphas of another number": {"alphas_": np.ones(7)},
+    "an alpha below zero": {"alpha_": -1.0},
+    "no best score": {"best_score_": ...},
+    "a choice beyond the list": {"best_index_": 99},
+    "results that are none": {"cv_results_": []},
+    "no weights": {"coef_by_view_": ...},
+    "weights of another view": {"coef_by_view_": {"$dict": [["other", np.ones((3, 2, 2))]]}},
+    "a view that is none": {"views_": {"$dict": [["raw", 3]]}},
+    "factors that are text": {"view_factors_": {"$dict": [["raw", "all"]]}},
+    "shares without names": {"view_shares_": {"$dict": [[1, 1.0]]}},
+    "residuals that are none": {"held_out_residuals_": 3},
+    "residuals of other folds": {"held_out_residuals_": {"$object": ["HeldOutResiduals", {
+        "coefs": np.ones((2, 1, 12)), "intercepts": np.ones((2, 1)), "sizes": np.ones((60, 1)),
+        "folds": np.full(60, 5)}]}},
+}  # fmt: skip
 WRONG_CONFOUNDS = {
     "weights of other targets": {"confound_coef_": np.ones((2, 2))},
     "weights of another number": {"confound_coef_": np.ones(3)},
     "no weights of confounds": {"confound_coef_": ...},
 }
 KINDS = {
+    "search": (lambda: TensorRegressor(alphas=3, cv=3, views=[None]).fit(X, y), WRONG_SEARCH),
     "scaler": (lambda: TensorStandardScaler().fit(X), WRONG_SCALER),
     "lagged": (lambda: LaggedRegressor(2).fit(X[:, 0, 0], y), WRONG_LAGGED),
     "model": (lambda: TraceNormClassifier(alpha=0.05, loss="log_loss").fit(X, labels), WRONG),
     "tree": (lambda: HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels), WRONG_TREE),
     "alpha from the samples": (lambda: TraceNormRegressor().fit(X, y), {"no alpha": {"alpha_": ...}}),
+    "two classes": (
+        lambda: TraceNormClassifier(alpha=0.05).fit(X, two),
+        {"a single class": {"classes_": np.array([7])}},
+    ),
+    "search of classes": (
+        lambda: TensorClassifier(alphas=3, cv=3, views=[None]).fit(X, two),
+        {"a single class": {"classes_": np.array([7])}, "three classes": {"classes_": np.arange(3)}},
+    ),
     "start": (lambda: TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y), WRONG_START),
     "confounds": (
         lambda: TraceNormRegressor().fit(X, y, confounds=np.sin(np.arange(120.0)).reshape(60, 2)),

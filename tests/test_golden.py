@@ -16,7 +16,7 @@ MODELS = [path for folder in FOLDERS for path in sorted(folder.glob("*.tracelear
 
 
 def test_there_are_golden_files():
-    assert len(MODELS) >= 8
+    assert len(MODELS) >= 11
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -607,5 +607,7 @@ def test_a_model_of_recordings_is_refused(rng):
     X = rng.standard_normal((60, 3))
     model = LaggedRegressor(2).fit(X, X[:, 0])
     for display in (ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay):
-        with pytest.raises(ValueError, match=r"^Expected a model with .*, got LaggedRegressor: pass a model of samples"):
+        with pytest.raises(
+            ValueError, match=r"^Expected a model with .*, got LaggedRegressor: pass a model of samples"
+        ):
             display.from_estimator(model)

@@ -105,7 +105,7 @@ class Dataset:
 
     def cleaned(self, train: NDArray[Any]) -> Dataset:
         """Regress confounds out of all samples, as learned from some: for models that know none."""
-        weight = np.bincount(train, minlength=len(self.X)).astype(float)
+        weight = np.bincount(train, minlength=len(self.y)).astype(float)
         return replace(self, X=without_confounds(self.X, self.confounds, weight), confounds=None)
 
 

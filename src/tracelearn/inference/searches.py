@@ -41,7 +41,7 @@ _ITERATIONS = 60  # for each alpha, at most
 def chosen_model(search: Any, X: Any) -> tuple[Any, Any]:
     """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as it sees them."""
     if isinstance(search, TensorSearch):
-        return search.linear_estimator(), search.transform(X)
+        return search.linear_estimator(), search.joined_views(X)
     options = {"class_weight": search.class_weight} if is_classifier(search) else {}
     model = _kind_of(search)(
         search.alpha_,

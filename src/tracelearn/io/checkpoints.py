@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -259,11 +259,12 @@ def _in_one_line(value: Any) -> str:
     return " ".join(repr(value).split())[:100]
 
 
-def differing_parameter(model: Any, other: Any, ignored: Collection[str] = ()) -> str | None:
-    """Name a parameter that two models of one class do not share, of those that more learning depends on."""
-    values, other_values = model.get_params(deep=False), other.get_params(deep=False)
+def differing_parameter(model: Any, other: Any) -> str | None:
+    """Name a parameter in which two models of one class differ, of those that more learning depends on."""
+    values = model.get_params(deep=False)
+    other_values = other.get_params(deep=False)
     for name, value in values.items():
-        if name not in (*_WITHOUT_EFFECT, *ignored) and not _are_equal(value, other_values[name]):
+        if name not in _WITHOUT_EFFECT and not _are_equal(value, other_values[name]):
             return str(name)
     return None
 

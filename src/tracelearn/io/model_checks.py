@@ -25,6 +25,8 @@ from tracelearn.penalties import Atom, Blocks, Latent, Overlap
 from tracelearn.samples.modes import fit_modes
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.scikit_learn import bad_parameter
+from tracelearn.search import TensorClassifier, TensorRegressor
+from tracelearn.search.intervals import HeldOutResiduals
 
 __all__ = ["check_parts", "check_use"]
 
@@ -173,10 +175,41 @@ _FITTED: dict[str, Callable[[Any], bool]] = {
     "n_iter_": _is_count,
     "convergence_": _is_curve,
     "moments_": lambda value: isinstance(value, Moments),
+    "ridge_": _is_size,
+    "best_score_": _is_number,
+    "best_index_": _is_count,
+    "alphas_": _is_row,
+    "ridges_": _is_row,
+    "class_map_": _is_finite,
+    "calibration_slope_": _is_number,
+    "calibration_offsets_": _is_row,
+    "held_out_residuals_": lambda value: isinstance(value, HeldOutResiduals),
     "lags_": lambda value: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "i",
 }
 
 _OF_SAMPLES = ("sample_shape_", "n_features_in_", "intercept_")
+_OF_SEARCH = (
+    *_OF_SAMPLES,
+    "view_factors_",
+    "coef_by_view_",
+    "patterns_by_view_",
+    "view_shares_",
+    "objective_",
+    "dual_gap_",
+    "n_iter_",
+    "convergence_",
+    "alpha_",
+    "ridge_",
+    "loss_",
+    "alphas_",
+    "ridges_",
+    "score_path_",
+    "score_path_se_",
+    "best_score_",
+    "cv_results_",
+    "best_index_",
+    "best_params_",
+)
 # What an estimator has besides, once it has ``coef_``.
 _WITH_WEIGHTS: dict[type, tuple[str, ...]] = {
     TraceNormModel: (*_OF_SAMPLES, "patterns_", "alpha_", "objective_", "dual_gap_", "n_iter_", "convergence_"),
@@ -190,6 +223,9 @@ def _check_estimator(model: BaseEstimator) -> None:
     parameter = bad_parameter(model)
     expect(parameter is None, f"a parameter {parameter} that cannot be")
     attributes = vars(model)
+    for name in ("loss", "penalty", "solver"):  # names, or objects that ``fit`` looks at itself
+        is_container = isinstance(attributes.get(name), list | tuple | dict | np.ndarray)
+        expect(not is_container, f"a parameter {name} that cannot be")
     for name, is_good in _FITTED.items():
         expect(name not in attributes or is_good(attributes[name]), f"{name} that does not fit")
     if "coef_" in attributes:
@@ -202,14 +238,12 @@ def _check_estimator(model: BaseEstimator) -> None:
 
 def _check_samples(model: Any) -> None:
     """Compare what an estimator says of samples with their shape."""
-    attributes, p = vars(model), math.prod(model.sample_shape_)
+    attributes = vars(model)
+    p = math.prod(model.sample_shape_)
     expect(attributes.get("n_features_in_", p) == p, "samples of no shape")
     expect("modes_" not in attributes or fit_modes(model.modes_, model.sample_shape_), "modes of other samples")
     names = attributes.get("feature_names_in_")
     expect(names is None or len(names) == p, "names of other features")
-    if "moments_" in attributes:
-        size = p + _n_confounds(model)
-        expect(model.moments_.n_features == size, f"moments of other samples than those of shape {model.sample_shape_}")
 
 
 def _n_confounds(model: Any) -> int:
@@ -218,22 +252,34 @@ def _n_confounds(model: Any) -> int:
 
 def _check_linear(model: TraceNormModel) -> None:
     """Compare weights, intercepts and patterns with each other and with what is known of the samples."""
+    if "moments_" in vars(model):
+        size = math.prod(model.sample_shape_) + _n_confounds(model)
+        expect(model.moments_.n_features == size, "moments of other samples")
     if "coef_" not in vars(model):
         return
-    shape, targets = model.sample_shape_, np.shape(model.intercept_)
+    shape = model.sample_shape_
+    targets = np.shape(model.intercept_)
     expect(model.coef_.shape in ((*targets, *shape), (*targets, math.prod(shape))), "coef_ of another shape")
     expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
     expect(_n_confounds(model) == 0 or model.confound_coef_.shape[:-1] == targets, "confound_coef_ of another shape")
-    if hasattr(model, "classes_"):  # two classes have one weight tensor
-        n_classes = len(model.classes_)
-        expect(targets == (n_classes - (n_classes == 2),), f"{n_classes} classes with other weights")
     _check_mode_weights(model)
+    _check_targets(model)
+    for part in vars(model).values():
+        if isinstance(part, WarmStart):
+            expect(part.solution.W.size == model.coef_.size, "a solution of other weights")
+
+
+def _check_targets(model: Any) -> None:
+    """Compare the intercepts of a fitted model with its classes, and both with what is known of samples and targets."""
+    targets = np.shape(model.intercept_)
+    if hasattr(model, "classes_"):
+        n_classes = len(model.classes_)
+        n_columns = 1 if n_classes == 2 else n_classes
+        expect(n_classes > 1 and targets == (n_columns,), f"{n_classes} classes with other weights")
     for part in vars(model).values():
         if isinstance(part, Spec):
-            is_same = (part.sample_shape, part.n_confounds) == (shape, _n_confounds(model))
+            is_same = (part.sample_shape, part.n_confounds) == (model.sample_shape_, _n_confounds(model))
             expect(is_same and part.n_targets == math.prod(targets), "weights of other samples")
-        elif isinstance(part, WarmStart):
-            expect(part.solution.W.size == model.coef_.size, "a solution of other weights")
 
 
 def _check_mode_weights(model: TraceNormModel) -> None:
@@ -277,6 +323,46 @@ def _check_lagged(model: LaggedRegressor) -> None:
         expect(has_lags, "moments of other lags")
 
 
+def _check_search(model: TensorRegressor | TensorClassifier) -> None:
+    """Compare what is known of each view, and the scores of the path that was chosen."""
+    attributes = vars(model)
+    if "views_" not in attributes:
+        return
+    missing = [name for name in _OF_SEARCH if name not in attributes]
+    expect(not missing, f"a fitted search without {', '.join(missing)}")
+    _check_targets(model)
+    for name in ("view_factors_", "coef_by_view_", "patterns_by_view_"):
+        expect(attributes[name].keys() == model.views_.keys(), f"{name} of other views")
+    expect(all(isinstance(view, str) for view in (*model.views_, *model.view_shares_)), "views without names")
+    expect(
+        all(view is None or isinstance(view, BaseEstimator) for view in model.views_.values()), "views that are none"
+    )
+    expect(all(map(_is_number, (*model.view_factors_.values(), *model.view_shares_.values()))), "factors of no size")
+    for view, weights in model.coef_by_view_.items():
+        patterns = model.patterns_by_view_[view]
+        expect(_is_finite(weights) and _is_finite(patterns), "weights that are not finite")
+        expect(weights.shape == patterns.shape, "patterns of another shape")
+    scores = model.score_path_
+    n_alphas = len(model.alphas_)
+    expect(_is_array(scores) and scores.ndim == 2 and len(scores) == n_alphas > 0, "scores of other alphas")
+    expect(_is_array(model.score_path_se_) and model.score_path_se_.shape == (n_alphas,), "errors of other scores")
+    expect(len(model.ridges_) == n_alphas, "ridges of other alphas")
+    n_rows = len(model.cv_results_["params"])
+    expect(all(len(column) == n_rows for column in model.cv_results_.values()), "results of several lengths")
+    expect(model.best_index_ < n_rows and isinstance(model.best_params_, dict), "a choice that is none")
+
+
+def _check_residuals(residuals: HeldOutResiduals) -> None:
+    """Compare the models of the folds with what they were off by on the samples that each held out."""
+    n_folds, n_targets, _ = residuals.coefs.shape
+    n = len(residuals.folds)
+    expect(_is_finite(residuals.coefs) and _is_finite(residuals.intercepts), "models of folds that are none")
+    expect(residuals.intercepts.shape == (n_folds, n_targets), "intercepts of other folds")
+    expect(_is_finite(residuals.sizes) and residuals.sizes.shape == (n, n_targets), "residuals of other samples")
+    expect(residuals.folds.dtype.kind == "i" and residuals.folds.shape == (n,), "folds of other samples")
+    expect(n == 0 or 0 <= residuals.folds.min() <= residuals.folds.max() < n_folds, "folds that are not there")
+
+
 def _check_transformer(view: TensorTransformer) -> None:
     """Refuse learned numbers that are not finite; ``check_use`` finds those of another shape."""
     for name, value in vars(view).items():
@@ -297,6 +383,9 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     HierarchicalTraceNormClassifier: _check_tree,
     LaggedRegressor: _check_lagged,
     TensorTransformer: _check_transformer,
+    TensorRegressor: _check_search,
+    TensorClassifier: _check_search,
+    HeldOutResiduals: _check_residuals,
 }
 
 
@@ -307,9 +396,11 @@ def check_use(model: Any) -> None:
     """Have a fitted model judge samples of zeros, as a later step will."""
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
     if isinstance(first, LaggedRegressor):
-        n_samples, shape = len(getattr(first, "lags_", ())) + _N_SAMPLES, (getattr(first, "n_features_in_", 0),)
+        n_samples = len(getattr(first, "lags_", ())) + _N_SAMPLES
+        shape = (getattr(first, "n_features_in_", 0),)
     else:
-        n_samples, shape = _N_SAMPLES, getattr(first, "sample_shape_", (0,))
+        n_samples = _N_SAMPLES
+        shape = getattr(first, "sample_shape_", (0,))
     if not 0 < math.prod(shape) * n_samples <= _N_SAMPLES * _LARGEST_SAMPLE:
         return
     samples = np.zeros((n_samples, *shape), getattr(getattr(model, "coef_", None), "dtype", float))

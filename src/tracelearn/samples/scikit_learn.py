@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
@@ -47,23 +46,13 @@ def stand_in(name: str, n_features: int | None = None, feature_names: Any = None
     return holder
 
 
-def _holds_values(value: Any) -> bool:
-    """Tell whether a parameter is a list of anything but estimators, alone or with their names."""
-    if not isinstance(value, list | tuple):
-        return False
-    members = [member[-1] if isinstance(member, tuple) and member else member for member in value]
-    return not all(member is None or isinstance(member, str) or hasattr(member, "get_params") for member in members)
-
-
 def bad_parameter(estimator: BaseEstimator) -> str | None:
     """Name a parameter that ``fit`` would refuse, and not its value, which may be of any size; None where all are good."""
     for name, constraints in getattr(estimator, "_parameter_constraints", {}).items():
+        if constraints == "no_validation":
+            continue
         value = getattr(estimator, name)
-        if constraints == "no_validation":  # a name, or an object that ``fit`` looks at itself
-            is_good = not isinstance(value, dict | np.ndarray) and not _holds_values(value)
-        else:
-            is_good = any(make_constraint(constraint).is_satisfied_by(value) for constraint in constraints)
-        if not is_good:
+        if not any(make_constraint(constraint).is_satisfied_by(value) for constraint in constraints):
             return str(name)
     return None
 
@@ -73,18 +62,34 @@ def check_parameters(estimator: BaseEstimator) -> None:
     estimator._validate_params()
 
 
+def leave_groups_to_splitter(router: Any) -> None:
+    """Let metadata routing pass groups to the splitter where nobody said whether ``fit`` itself wants them."""
+    requests = router._self_request.fit.requests
+    if requests["groups"] is None:
+        requests["groups"] = False
+
+
+def callback_context(estimator: Any, max_subtasks: int) -> Any:
+    """Begin what scikit-learn's callbacks of an estimator are told; None where it has none."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        return None
+    return estimator._init_callback_context(max_subtasks=max_subtasks)
+
+
 __all__ = [
     "BaseComposition",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",
     "bad_parameter",
+    "callback_context",
     "check_feature_names",
     "check_feature_names_in",
     "check_n_features",
     "check_parameters",
     "fit_context",
     "get_output_config",
+    "leave_groups_to_splitter",
     "make_constraint",
     "raise_for_params",
     "stand_in",

@@ -8,20 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, available_memory, is_sparse, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, available_memory, to_numpy
 from tracelearn.errors import warn
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import Raw, Samples, as_raw
 from tracelearn.search.folds import draw_samples
 from tracelearn.search.views import SamplesInMemory
 
-__all__ = ["SearchData", "read_for_search", "warn_of_copies_and_outliers"]
+__all__ = ["SearchData", "read_for_search"]
 
 # Bytes that a search takes for each number of the samples: the samples, some views of them, and coordinates.
 _BYTES = 40
-
-# A sample whose largest distance from the first one is so many times the usual one is worth a warning.
-_OUTLYING = 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,41 +96,3 @@ def _drawn(raw: Raw, reader: Reader, count: int, labels: Array, weight: Array | 
     scale = np.concatenate([to_numpy(block.weight) for block in blocks]) / weight[index]  # of classes
     searched = SamplesInMemory(rows, spec.sample_shape, after * scale, labels[index])
     return SearchData(spec, samples, searched, codes, confounds, index, labels, weight, is_all=False)
-
-
-def warn_of_copies_and_outliers(data: SearchData, folds: Any, order: Array) -> None:
-    """Warn where folds hold out exact copies of training samples, or where an entry is far from all others."""
-    if is_sparse(data.searched.rows):
-        return
-    xp, rows = array_namespace(data.searched.rows), data.searched.rows
-    first, second = order[:-1], order[1:]
-    held_apart = np.any(folds.held_out[:, first] & folds.training[:, second], axis=0)
-    # In order, copies are neighbours; few entries tell most pairs apart.
-    some = to_numpy(rows[:, :: max(1, rows.shape[1] // 16)])
-    likely = np.flatnonzero(held_apart & np.all(some[first] == some[second], axis=1))
-    copies = []
-    for place in likely.tolist():
-        pair = move_to(np.array([first[place], second[place]]), rows)
-        both = xp.take(rows, pair, axis=0)
-        if bool(xp.all(both[0, :] == both[1, :])):
-            copies.append(sorted((int(data.index[first[place]]), int(data.index[second[place]]))))
-    if copies:
-        listed = ", ".join(f"{one} and {other}" for one, other in copies[:3])
-        warn(
-            f"Expected different samples, got {len(copies)} exact copies in different folds, such as samples {listed}: held-out "
-            "scores are too good, so drop copies, or pass groups that hold them together."
-        )
-    distances = np.array([_largest_distance(rows[k, :], rows[0, :]) for k in range(rows.shape[0])])
-    usual = float(np.median(distances))
-    far = int(np.argmax(distances))
-    if usual > 0 and distances[far] > _OUTLYING * usual:
-        entry = int(xp.argmax(xp.abs(rows[far, :] - rows[0, :])))
-        entry_place = ", ".join(map(str, np.unravel_index(entry, data.spec.sample_shape)))
-        warn(
-            f"Expected entries of one scale, got one that is {distances[far] / usual:.0e} times as far from the others as is "
-            f"usual: entry ({entry_place}) of sample {int(data.index[far])}; correct it, or leave the sample out."
-        )
-
-
-def _largest_distance(row: Array, other: Array) -> float:
-    return float(array_namespace(row).max(array_namespace(row).abs(row - other)))

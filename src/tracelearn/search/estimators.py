@@ -6,75 +6,60 @@ publishes it. Nothing is written on the estimator before the end.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
-from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import (
-    Array,
-    array_namespace,
-    as_dtype,
-    available_memory,
-    is_non_numpy,
-    is_sparse,
-    move_to,
-    to_numpy,
-    widest,
-)
+from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy
 from tracelearn.errors import InputError, warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TensorInput
-from tracelearn.estimators.prediction import applied
+from tracelearn.estimators.prediction import apply_to_samples
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
 from tracelearn.features import SecondOrder
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
-from tracelearn.fitting import Fitted, Settings, ZeroWeightsWarning, fit_linear, loss_named, reporter
+from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
-from tracelearn.moments import Moments
-from tracelearn.samples.checks import (
-    check_finite,
-    check_place,
-    learning,
-    read_groups,
-    read_rows,
-    read_targets,
-    read_weights,
-)
+from tracelearn.samples.checks import check_place, learning, read_groups, read_rows, read_targets, read_weights
 from tracelearn.samples.reading import Reader, Spec, read
-from tracelearn.samples.samples import Block, Samples, as_raw, unnamed
+from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,
-    raise_for_params,
     with_callbacks,
 )
-from tracelearn.samples.targets import Labels, Numbers, labels_of, loss_for
+from tracelearn.samples.targets import Labels, Numbers, loss_for
+from tracelearn.search.advice import warn_of_choice, warn_of_copies_and_outliers
+from tracelearn.search.attributes import about_choice, about_model, about_samples
 from tracelearn.search.calibration import Calibration
-from tracelearn.search.choice import Choice, choose
-from tracelearn.search.correction import optimism
-from tracelearn.search.data import SearchData, read_for_search, warn_of_copies_and_outliers
+from tracelearn.search.choice import choose
+from tracelearn.search.data import SearchData, read_for_search
 from tracelearn.search.events import Event, Listener
 from tracelearn.search.folds import canonical_order, make_folds
-from tracelearn.search.intervals import held_out_residuals, interval
-from tracelearn.search.results import cv_results, views_tried
+from tracelearn.search.intervals import interval
+from tracelearn.search.last_fit import coded_for_softmax, moments_to_keep, show_all_samples, spec_of_views
+from tracelearn.search.predictions import (
+    LabelsOfScores,
+    LogProbabilities,
+    NumbersOfScores,
+    Probabilities,
+    ScoresByViews,
+    column_of_two,
+)
+from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.scorers import scorer_of
 from tracelearn.search.splits import Targets
 from tracelearn.search.task import Rules, Task
 from tracelearn.search.threads import one_blas_thread
-from tracelearn.search.views import ShownByViews, blend_views, fit_view, joined_penalty, read_views
+from tracelearn.search.views import ShownByViews, joined_penalty, read_views
 
 __all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
 
@@ -89,7 +74,7 @@ def _learns_more(estimator: Any) -> bool:
     return True
 
 
-class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
+class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportMixin):
     """What both searches share: parameters, fitting, the model that was found."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -208,7 +193,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
                 f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
                 "loss='squared_error'."
             )
-        split_params = self._for_splitter(params) if params else {}
+        split_params = params_for_splitter(self, params)
         say = reporter(type(self).__name__, self.verbose)
         with one_blas_thread() as n_allowed:
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
@@ -216,25 +201,23 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             task = self._task(data, groups, split_params, n_allowed)
             with listener.interruptible():
                 choice = choose(task, listener)
-            shown, samples = _all_samples(choice, task, data, X, sample_weight)
+            shown, samples = show_all_samples(choice, task, data, X, sample_weight)
             if choice.is_logistic and data.spec.n_targets > 1:
-                samples = _coded_for_softmax(samples)
-            moments = _moments_to_keep(samples) if self.keep_moments else None
+                samples = coded_for_softmax(samples)
+            moments = moments_to_keep(samples) if self.keep_moments else None
             settings = self._settings(
                 choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.tried.shown.penalty
             )
             report = reporter(type(self).__name__, self.verbose - 1)
-            fitted = fit_linear(samples, _spec_of_views(data.spec, samples.shape), settings, report=report)
-            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-                delattr(self, name)  # what an earlier fit has learned
+            fitted = fit_linear(samples, spec_of_views(data.spec, samples.shape), settings, report=report)
             names = choice.blend.names
             shapes = [choice.tried.shown.views[name].shape for name in names]
-            self._publish(_about_samples(data.spec))
-            self._publish(_about_model(names, shown, fitted, data.spec, shapes))
-            self._publish(_about_choice(choice, task, settings))
+            attributes = about_samples(data.spec) | about_model(names, shown, fitted, data.spec, shapes)
+            attributes |= about_choice(choice, task, settings)
             if moments is not None:
-                self._publish({"moments_": moments})
-            _warn_of_choice(self, choice, fitted, task)
+                attributes["moments_"] = moments
+            self._publish(attributes, anew=True)
+            warn_of_choice(self, choice, fitted, task)
             listener(Event("fit", 1.0, "fitted to all samples"))
             listener.end()
         return self
@@ -334,8 +317,8 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         shape, penalty = joined_penalty(shown.transformers, shapes, self.penalty)
         moments = samples.checked().mapped_rows(shown, shape).moments(self.moments_)
         settings = self._settings(self.alpha_, self.ridge_, is_logistic=False, penalty=penalty)
-        fitted = fit_linear(moments, _spec_of_views(spec, shape), settings)
-        self._publish(_about_model(tuple(self.views_), shown, fitted, spec, shapes))
+        fitted = fit_linear(moments, spec_of_views(spec, shape), settings)
+        self._publish(about_model(tuple(self.views_), shown, fitted, spec, shapes))
         stale = (
             "best_score_",
             "best_score_se_",
@@ -348,8 +331,11 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
         self._publish({"moments_": moments, "stale_": stale})
         return self
 
-    def _publish(self, attributes: dict[str, Any]) -> None:
-        """Write fitted attributes: nothing else does."""
+    def _publish(self, attributes: dict[str, Any], *, anew: bool = False) -> None:
+        """Write fitted attributes, in place of those of an earlier fit or in addition: nothing else does."""
+        earlier = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
+        for name in earlier if anew else []:
+            delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
 
@@ -501,7 +487,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
             class_map=getattr(self, "class_map_", None),
             after=after,
         )
-        return applied(scores, X, confounds, spec)
+        return apply_to_samples(scores, X, confounds, spec)
 
     def _check_confounds(self, confounds: Any) -> None:
         """Refuse a model of confounds without them, and confounds that it does not know."""
@@ -512,64 +498,6 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
                 f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
                 f"{'confounds=' if expected else 'samples alone'}."
             )
-
-    # --- what scikit-learn asks ----------------------------------------------------------------------------------------
-
-    def _for_splitter(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Gather what the splitter asks for under other names, with metadata routing."""
-        raise_for_params(params, self, "fit")
-        routed = dict(process_routing(self, "fit", **params).splitter.split)
-        return {name: to_numpy(value) if is_non_numpy(value) else value for name, value in routed.items()}
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.
-
-        A splitter such as ``GroupKFold`` gets ``groups`` without further request, as in scikit-learn's own estimators with
-        cross-validation; ``set_fit_request(groups=True)`` is for splitters that do not say what they need.
-        """
-        router = MetadataRouter(owner=self).add_self_request(self)
-        requests = router._self_request.fit.requests
-        if requests["groups"] is None:
-            requests["groups"] = False  # nobody was asked: the splitter decides
-        if hasattr(self.cv, "split"):
-            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
-        return router
-
-
-@dataclass(frozen=True, eq=False)
-class ScoresByViews:
-    """What becomes of a block of samples: ``after(sum of X_v coef_v' + intercept)``. All that a worker must be sent."""
-
-    name: str  # of the estimator, for errors
-    spec: Spec
-    views: ShownByViews
-    coefs: tuple[Array, ...]  # (K, p_v) of each view
-    intercept: Any  # (K,), or a number
-    confound_coef: Array | None  # (K, q)
-    class_map: Array | None  # (K + 1, K)
-    after: Callable[[Array], Array]  # of scores (n, K)
-
-    def __call__(self, X: Any, confounds: Array | None = None) -> Array:
-        """Score samples in memory."""
-        rows = read_rows(
-            X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
-        ).rows
-        wide = next(iter(self.coefs)).dtype if is_sparse(rows) else widest(rows)["dtype"]
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            scores: Any = self.intercept
-            for part, coef in zip(self.views.parts(rows), self.coefs, strict=True):
-                part = part if is_sparse(part) else as_dtype(part, wide)  # noqa: PLW2901
-                scores = part @ as_dtype(coef, wide).T + scores
-            if confounds is not None:
-                scores = scores + move_to(confounds, scores, wide) @ as_dtype(self.confound_coef, wide).T
-            if self.class_map is not None:
-                between = as_dtype(self.class_map, wide)
-                scores = scores @ between[:-1, :] + between[-1, :]
-        xp = array_namespace(scores)
-        if rows.dtype == xp.float32:
-            scores = as_dtype(scores, rows.dtype)
-        check_finite(scores, "scores", overflows=True)
-        return self.after(scores)
 
 
 class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
@@ -660,7 +588,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
-        return self._applied(_Predictions(self._loss(), self._is_single()), "predict", X, confounds)
+        return self._applied(NumbersOfScores(self._loss(), self._is_single()), "predict", X, confounds)
 
     def _is_single(self) -> bool:
         check_is_fitted(self, "views_")
@@ -807,20 +735,20 @@ best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
 
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
-        return self._applied(_column_of_two, "decision_function", X, confounds)
+        return self._applied(column_of_two, "decision_function", X, confounds)
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the class of each sample: the one of the largest score."""
         check_is_fitted(self, "views_")
-        return self._applied(partial(_labels, self.classes_), "predict", X, confounds)
+        return self._applied(LabelsOfScores(self.classes_), "predict", X, confounds)
 
     def predict_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the probability of each class, by scores that are calibrated on held-out samples."""
-        return self._applied(_Probabilities(self._calibration()), "predict_proba", X, confounds)
+        return self._applied(Probabilities(self._calibration()), "predict_proba", X, confounds)
 
     def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the logarithm of the probability of each class."""
-        return self._applied(partial(_log_probabilities, self._calibration()), "predict_log_proba", X, confounds)
+        return self._applied(LogProbabilities(self._calibration()), "predict_log_proba", X, confounds)
 
     def _calibration(self) -> Calibration:
         check_is_fitted(self, "views_")
@@ -837,276 +765,3 @@ best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
             return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
         y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
         return accuracy(y, labels, read_weights(sample_weight, labels))
-
-
-# Functions of scores (n, K) that can be sent to a worker.
-
-
-@dataclass(frozen=True)
-class _Predictions:
-    """Turns scores into numbers; a single target has no axis."""
-
-    loss: Loss
-    is_single: bool
-
-    def __call__(self, scores: Array) -> Array:
-        predictions = self.loss.inverse_link(scores)
-        return predictions[:, 0] if self.is_single else predictions
-
-
-@dataclass(frozen=True, eq=False)
-class _Probabilities:
-    """Turns scores into probabilities."""
-
-    calibration: Calibration
-
-    def __call__(self, scores: Array) -> Array:
-        logs = _log_probabilities(self.calibration, scores)
-        return array_namespace(logs).exp(logs)
-
-
-def _log_probabilities(calibration: Calibration, scores: Array) -> Array:
-    return calibration.log_probabilities(_column_of_two(scores))
-
-
-def _column_of_two(scores: Array) -> Array:
-    return scores[:, 0] if scores.shape[1] == 1 else scores
-
-
-def _labels(classes: Array, scores: Array) -> Array:
-    return labels_of(_column_of_two(scores), classes)
-
-
-# --- from the choice to the model ----------------------------------------------------------------------------------------
-
-
-def _all_samples(
-    choice: Choice, task: Task, data: SearchData, X: Any, sample_weight: Any
-) -> tuple[ShownByViews, Samples]:
-    """Fit the chosen views to all samples, and show these by them."""
-    names = choice.blend.names
-    candidates = {candidate.name: candidate for candidate in task.candidates}
-    shape = data.spec.sample_shape
-    if data.is_all:
-        views = {name: choice.views.get(name) or fit_view(candidates[name], task.samples) for name in names}
-        blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
-        shown = ShownByViews(tuple(views[name].transformer for name in names), blended.factors, shape)
-        block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
-        return shown, Samples.of(block, blended.shape)
-    transformers = []
-    for name in names:
-        transformer = candidates[name].transformer
-        if transformer is not None:
-            transformer = fit_by_blocks(transformer, X, sample_weight)
-        transformers.append(transformer)
-    # Scales of views are those of the samples that chose.
-    drawn = {name: choice.tried.shown.views[name] for name in names}
-    factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
-    shown = ShownByViews(tuple(transformers), factors, shape)
-    return shown, data.samples.mapped_rows(shown, choice.split.shape)
-
-
-def fit_by_blocks(transformer: Any, X: Any, sample_weight: Any) -> Any:
-    """Fit a transformer of this package to samples that are read block by block."""
-    return clone(transformer).fit(X, sample_weight=sample_weight)
-
-
-def _coded_for_softmax(samples: Samples) -> Samples:
-    """Code several classes as zeros and ones, from -1 and 1."""
-    blocks = [replace(block, Y=0.5 * (block.Y + 1.0)) for block in samples.blocks]
-    return replace(samples, blocks=blocks)
-
-
-def _spec_of_views(spec: Spec, shape: tuple[int, ...]) -> Spec:
-    """Say what is known of samples as views show them."""
-    return replace(spec, sample_shape=shape, is_flat=False, modes=None, feature_names=None)
-
-
-def _moments_to_keep(samples: Samples) -> Moments:
-    """Sum samples up to learn more later, or say why that cannot be."""
-    size = samples.n_features + samples.n_confounds
-    if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
-        raise ValueError(
-            f"Expected keep_moments=False for views of {size} entries, got True: moments of {8 * size**2 / 2**30:.1f} GiB do not "
-            "fit in memory, so name smaller views."
-        )
-    return samples.moments()
-
-
-# --- what is published ---------------------------------------------------------------------------------------------------
-
-
-def _about_samples(spec: Spec) -> dict[str, Any]:
-    """List the attributes that say what samples are like."""
-    attributes = {"_spec": spec, "sample_shape_": spec.sample_shape, "n_features_in_": spec.n_features, "stale_": ()}
-    if spec.classes is not None:
-        attributes["classes_"] = spec.classes
-    if spec.modes is not None:
-        attributes["modes_"] = spec.modes
-    if spec.feature_names is not None:
-        attributes["feature_names_in_"] = spec.feature_names
-    return attributes
-
-
-def _about_model(
-    names: Sequence[str], shown: ShownByViews, fitted: Fitted, spec: Spec, shapes: Sequence[tuple[int, ...]]
-) -> dict[str, Any]:
-    """List the attributes of the model and of its certificate."""
-    xp, targets = array_namespace(fitted.coef), () if spec.is_single else (spec.n_targets,)
-    factors = dict(zip(names, shown.factors, strict=True))
-    inverse = {name: 1.0 / factor for name, factor in factors.items()}
-    attributes = {
-        "views_": dict(zip(names, shown.transformers, strict=True)),
-        "view_factors_": factors,
-        "coef_by_view_": _by_view(fitted.coef, factors, shapes, targets),
-        "patterns_by_view_": _by_view(fitted.patterns, inverse, shapes, targets),
-        "intercept_": float(fitted.intercept[0]) if spec.is_single else fitted.intercept,
-        "n_iter_": fitted.n_iter,
-        "objective_": fitted.objective,
-        "dual_gap_": fitted.gap,
-        "convergence_": fitted.convergence,
-    }
-    if fitted.confound_coef is not None:
-        attributes["confound_coef_"] = xp.reshape(fitted.confound_coef, (*targets, -1))
-    return attributes
-
-
-def _by_view(
-    whole: Array, factors: dict[str, float], shapes: Sequence[tuple[int, ...]], targets: tuple[int, ...]
-) -> dict[str, Array]:
-    """Take weights or patterns (K, ...) of all views apart, in the units of each view."""
-    xp = array_namespace(whole)
-    flat = xp.reshape(whole, (whole.shape[0], -1))
-    parts, start = {}, 0
-    for (name, factor), shape in zip(factors.items(), shapes, strict=True):
-        end = start + math.prod(shape)
-        parts[name] = xp.reshape(factor * flat[:, start:end], (*targets, *shape))
-        start = end
-    return parts
-
-
-def _about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, Any]:
-    """List the attributes that say what was chosen, and by which evidence."""
-    path, point, names = choice.path, choice.point, choice.blend.names
-    score, error = _corrected_score(choice, task)
-    results, row = cv_results(choice)
-    attributes = {
-        "alpha_": choice.alpha,
-        "ridge_": choice.ridge,
-        "loss_": settings.loss.name,
-        "view_shares_": choice.shares or dict.fromkeys(names, 1.0 / len(names)),
-        "alphas_": path.alphas,
-        "ridges_": path.ridges,
-        "score_path_": path.scores,
-        "score_path_se_": path.errors,
-        "raw_score_": float(path.means[point]),
-        "best_score_": score,
-        "best_score_se_": error,
-        "cv_results_": results,
-        "best_index_": row,
-        "best_params_": results["params"][row],
-        "views_tried_": views_tried(choice),
-        "n_folds_": len(task.folds.first_repeat()),
-    }
-    if choice.class_map is not None:
-        attributes["class_map_"] = choice.class_map
-    if choice.calibration is not None:
-        attributes["calibration_slope_"] = choice.calibration.slope
-        attributes["calibration_offsets_"] = choice.calibration.offsets
-    if not task.targets.are_classes and choice.searched == task.n_samples:
-        residuals = held_out_residuals(choice)
-        if residuals is not None:
-            attributes["held_out_residuals_"] = residuals
-    return attributes
-
-
-def _corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
-    """Correct the held-out score of what was chosen for the choice, with a standard error."""
-    path, point = choice.path, choice.point
-    score, error = float(path.means[point]), float(path.errors[point])
-    split = choice.split
-    if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
-        return score, error
-    # The best model of each path and view: models along one path differ too little for their luck to count apart.
-    paths = [tried.path for tried in choice.all_tried]
-    paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
-    outcomes = [own.outcomes[[own.best]] for own in paths]
-    bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
-    return score - bias, math.hypot(max(error, spread), bias / 2.0)
-
-
-def _warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> None:
-    """Warn where scores say little, where the model is worse than none, or where what selects still rises to an end."""
-    name, path, point, targets = type(model).__name__, choice.path, choice.point, task.targets
-    lost = np.flatnonzero(np.any(np.isnan(path.scores), axis=0)).tolist()
-    if lost and len(lost) == path.scores.shape[1]:
-        raise ValueError(f"Expected a score that is a number on some fold, got NaN on all, with {model.scoring!r}.")
-    if lost:
-        warn(
-            f"Expected a score on every fold, got NaN on folds {lost}, which are left out: they may lack a class, so stratify "
-            "the folds or use fewer.",
-            UndefinedMetricWarning,
-        )
-    if not targets.are_classes and targets.scorer is None and not np.any(path.scores):
-        warn(
-            "Expected folds whose targets vary, got an R² of zero on all: best_score_ and score_path_ say nothing, as with one "
-            "sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
-            UndefinedMetricWarning,
-        )
-    if not bool(array_namespace(fitted.coef).any(fitted.coef != 0)):
-        warn(
-            "Expected some weights that are not zero, got none: on held-out folds no alpha that was tried predicts better "
-            "than no weights at all, so the samples may say nothing about the targets, or be too few.",
-            ZeroWeightsWarning,
-        )
-        return
-    if targets.scorer is None:
-        _warn_of_score(name, choice, task)
-    end = path.end if point == path.best and path.kind != "logistic" else ""
-    strength, values = ("ridge", path.ridges) if path.kind != "trace norm" else ("alpha", path.alphas)
-    if end and values[point] > 0:
-        todo = (
-            "larger ones"
-            if end == "largest"
-            else "smaller ones" + (", by eps or alphas" if strength == "alpha" else "")
-        )
-        warn(
-            f"Expected the best {strength} among others, got the {end} that was tried, {values[point]:.3g}, and the score still "
-            f"rises towards it: try {todo}."
-        )
-
-
-def _warn_of_score(name: str, choice: Choice, task: Task) -> None:
-    """Warn where held-out scores are no better than those of no model at all."""
-    path, point, targets = choice.path, choice.point, task.targets
-    if not targets.are_classes:
-        if path.means[point] <= 0.0:
-            warn(
-                f"Expected a held-out R² above zero, got {path.means[point]:.2g}: {name} predicts new samples no better than the "
-                "mean of the targets does, so do not rely on it."
-            )
-        return
-    split = choice.split
-    codes = to_numpy(split.targets.codes)
-    labels = (codes[:, 0] > 0).astype(int) if codes.shape[1] == 1 else np.argmax(codes, axis=1)
-    tests = np.concatenate([test for _, test in split.folds.splits])
-    scores = np.concatenate([to_numpy(part) for part in path.held_out])
-    if choice.class_map is not None:
-        between = to_numpy(choice.class_map)
-        scores = scores @ between[:-1] + between[-1]
-    predicted = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-    weight = to_numpy(split.targets.weight)[tests]
-    never = np.setdiff1d(labels[tests], predicted).tolist()
-    share = float(np.sum(weight * (predicted == labels[tests])) / np.sum(weight))
-    prior = float(np.max(np.bincount(labels[tests], weights=weight)) / np.sum(weight))
-    if never:
-        listed = ", ".join(repr(to_numpy(task.classes).tolist()[k]) for k in never[:5])
-        warn(
-            f"Expected every class to be predicted for some held-out sample, got none of {listed}: rank samples by "
-            "predict_proba, or weigh classes alike by class_weight='balanced'."
-        )
-    elif share <= prior:
-        warn(
-            f"Expected a held-out accuracy above the share of the largest class, {prior:.2f}, got {share:.2f}: {name} finds the "
-            "classes of new samples no better than by that guess."
-        )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracelearn.errors import warn
+from tracelearn.samples.scikit_learn import callback_context
 
 __all__ = ["Event", "Listener", "Report", "ignore"]
 
@@ -80,9 +81,8 @@ class Listener:
         self._is_over = False
         self._done = 0.0
         self._steps = 0
-        self._context = None
-        if getattr(estimator, "_skl_callbacks", None):
-            self._context = estimator._init_callback_context(max_subtasks=_STEPS)
+        self._context = callback_context(estimator, _STEPS)
+        if self._context is not None:
             self._context.call_on_fit_task_begin(estimator=estimator)
 
     def __call__(self, event: Event) -> bool:

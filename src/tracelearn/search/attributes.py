@@ -1,0 +1,118 @@
+"""The fitted attributes of a search: what its samples are like, its model, and the evidence for the choice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.fitting import Fitted, Settings
+from tracelearn.samples.reading import Spec
+from tracelearn.search.choice import Choice
+from tracelearn.search.correction import optimism
+from tracelearn.search.intervals import held_out_residuals
+from tracelearn.search.results import cv_results, views_tried
+from tracelearn.search.task import Task
+from tracelearn.search.views import ShownByViews
+
+__all__ = ["about_choice", "about_model", "about_samples", "corrected_score"]
+
+
+def about_samples(spec: Spec) -> dict[str, Any]:
+    """List the attributes that say what samples are like."""
+    attributes = {"_spec": spec, "sample_shape_": spec.sample_shape, "n_features_in_": spec.n_features, "stale_": ()}
+    if spec.classes is not None:
+        attributes["classes_"] = spec.classes
+    if spec.modes is not None:
+        attributes["modes_"] = spec.modes
+    if spec.feature_names is not None:
+        attributes["feature_names_in_"] = spec.feature_names
+    return attributes
+
+
+def about_model(
+    names: Sequence[str], shown: ShownByViews, fitted: Fitted, spec: Spec, shapes: Sequence[tuple[int, ...]]
+) -> dict[str, Any]:
+    """List the attributes of the model and of its certificate."""
+    xp, targets = array_namespace(fitted.coef), () if spec.is_single else (spec.n_targets,)
+    factors = dict(zip(names, shown.factors, strict=True))
+    inverse = {name: 1.0 / factor for name, factor in factors.items()}
+    attributes = {
+        "views_": dict(zip(names, shown.transformers, strict=True)),
+        "view_factors_": factors,
+        "coef_by_view_": _by_view(fitted.coef, factors, shapes, targets),
+        "patterns_by_view_": _by_view(fitted.patterns, inverse, shapes, targets),
+        "intercept_": float(fitted.intercept[0]) if spec.is_single else fitted.intercept,
+        "n_iter_": fitted.n_iter,
+        "objective_": fitted.objective,
+        "dual_gap_": fitted.gap,
+        "convergence_": fitted.convergence,
+    }
+    if fitted.confound_coef is not None:
+        attributes["confound_coef_"] = xp.reshape(fitted.confound_coef, (*targets, -1))
+    return attributes
+
+
+def _by_view(
+    whole: Array, factors: dict[str, float], shapes: Sequence[tuple[int, ...]], targets: tuple[int, ...]
+) -> dict[str, Array]:
+    """Take weights or patterns (K, ...) of all views apart, in the units of each view."""
+    xp = array_namespace(whole)
+    flat = xp.reshape(whole, (whole.shape[0], -1))
+    parts, start = {}, 0
+    for (name, factor), shape in zip(factors.items(), shapes, strict=True):
+        end = start + math.prod(shape)
+        parts[name] = xp.reshape(factor * flat[:, start:end], (*targets, *shape))
+        start = end
+    return parts
+
+
+def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, Any]:
+    """List the attributes that say what was chosen, and by which evidence."""
+    path, point, names = choice.path, choice.point, choice.blend.names
+    score, error = corrected_score(choice, task)
+    results, row = cv_results(choice)
+    attributes = {
+        "alpha_": choice.alpha,
+        "ridge_": choice.ridge,
+        "loss_": settings.loss.name,
+        "view_shares_": choice.shares or dict.fromkeys(names, 1.0 / len(names)),
+        "alphas_": path.alphas,
+        "ridges_": path.ridges,
+        "score_path_": path.scores,
+        "score_path_se_": path.errors,
+        "raw_score_": float(path.means[point]),
+        "best_score_": score,
+        "best_score_se_": error,
+        "cv_results_": results,
+        "best_index_": row,
+        "best_params_": results["params"][row],
+        "views_tried_": views_tried(choice),
+        "n_folds_": len(task.folds.first_repeat()),
+    }
+    if choice.class_map is not None:
+        attributes["class_map_"] = choice.class_map
+    if choice.calibration is not None:
+        attributes["calibration_slope_"] = choice.calibration.slope
+        attributes["calibration_offsets_"] = choice.calibration.offsets
+    if not task.targets.are_classes and choice.searched == task.n_samples:
+        residuals = held_out_residuals(choice)
+        if residuals is not None:
+            attributes["held_out_residuals_"] = residuals
+    return attributes
+
+
+def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
+    """Correct the held-out score of what was chosen for the choice, with a standard error."""
+    path, point = choice.path, choice.point
+    score, error = float(path.means[point]), float(path.errors[point])
+    split = choice.split
+    if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
+        return score, error
+    # The best model of each path and view: models along one path differ too little for their luck to count apart.
+    paths = [tried.path for tried in choice.all_tried]
+    paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
+    outcomes = [own.outcomes[[own.best]] for own in paths]
+    bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
+    return score - bias, math.hypot(max(error, spread), bias / 2.0)

@@ -1,0 +1,72 @@
+"""The last fit: the chosen views, fitted to all samples, and these as the views show them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sklearn.base import clone
+
+from tracelearn.arrays.array_api import available_memory
+from tracelearn.moments import Moments
+from tracelearn.samples.reading import Spec
+from tracelearn.samples.samples import Block, Samples
+from tracelearn.search.choice import Choice
+from tracelearn.search.data import SearchData
+from tracelearn.search.task import Task
+from tracelearn.search.views import ShownByViews, blend_views, fit_view
+
+__all__ = ["coded_for_softmax", "moments_to_keep", "show_all_samples", "spec_of_views"]
+
+
+def show_all_samples(
+    choice: Choice, task: Task, data: SearchData, X: Any, sample_weight: Any
+) -> tuple[ShownByViews, Samples]:
+    """Fit the chosen views to all samples, and show these by them."""
+    names = choice.blend.names
+    candidates = {candidate.name: candidate for candidate in task.candidates}
+    shape = data.spec.sample_shape
+    if data.is_all:
+        views = {name: choice.views.get(name) or fit_view(candidates[name], task.samples) for name in names}
+        blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
+        shown = ShownByViews(tuple(views[name].transformer for name in names), blended.factors, shape)
+        block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
+        return shown, Samples.of(block, blended.shape)
+    transformers = []
+    for name in names:
+        transformer = candidates[name].transformer
+        if transformer is not None:
+            transformer = _fit_by_blocks(transformer, X, sample_weight)
+        transformers.append(transformer)
+    # Scales of views are those of the samples that chose.
+    drawn = {name: choice.tried.shown.views[name] for name in names}
+    factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
+    shown = ShownByViews(tuple(transformers), factors, shape)
+    return shown, data.samples.mapped_rows(shown, choice.split.shape)
+
+
+def _fit_by_blocks(transformer: Any, X: Any, sample_weight: Any) -> Any:
+    """Fit a transformer of this package to samples that are read block by block."""
+    return clone(transformer).fit(X, sample_weight=sample_weight)
+
+
+def coded_for_softmax(samples: Samples) -> Samples:
+    """Code several classes as zeros and ones, from -1 and 1."""
+    blocks = [replace(block, Y=0.5 * (block.Y + 1.0)) for block in samples.blocks]
+    return replace(samples, blocks=blocks)
+
+
+def spec_of_views(spec: Spec, shape: tuple[int, ...]) -> Spec:
+    """Say what is known of samples as views show them."""
+    return replace(spec, sample_shape=shape, is_flat=False, modes=None, feature_names=None)
+
+
+def moments_to_keep(samples: Samples) -> Moments:
+    """Sum samples up to learn more later, or say why that cannot be."""
+    size = samples.n_features + samples.n_confounds
+    if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
+        raise ValueError(
+            f"Expected keep_moments=False for views of {size} entries, got True: moments of {8 * size**2 / 2**30:.1f} GiB do not "
+            "fit in memory, so name smaller views."
+        )
+    return samples.moments()

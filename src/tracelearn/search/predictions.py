@@ -1,0 +1,110 @@
+"""Predictions: scores of samples as views show them, and what becomes of scores; all of it can be sent to a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, widest
+from tracelearn.losses import Loss
+from tracelearn.samples.checks import check_finite, read_rows
+from tracelearn.samples.reading import Spec
+from tracelearn.samples.targets import labels_of
+from tracelearn.search.calibration import Calibration
+from tracelearn.search.views import ShownByViews
+
+__all__ = ["LabelsOfScores", "LogProbabilities", "NumbersOfScores", "Probabilities", "ScoresByViews", "column_of_two"]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoresByViews:
+    """What becomes of a block of samples: ``after(sum of X_v coef_v' + intercept)``. All that a worker must be sent."""
+
+    name: str  # of the estimator, for errors
+    spec: Spec
+    views: ShownByViews
+    coefs: tuple[Array, ...]  # (K, p_v) of each view
+    intercept: Any  # (K,), or a number
+    confound_coef: Array | None  # (K, q)
+    class_map: Array | None  # (K + 1, K)
+    after: Callable[[Array], Array]  # of scores (n, K)
+
+    def __call__(self, X: Any, confounds: Array | None = None) -> Array:
+        """Score samples in memory."""
+        rows = read_rows(
+            X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
+        ).rows
+        wide = next(iter(self.coefs)).dtype if is_sparse(rows) else widest(rows)["dtype"]
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            scores: Any = self.intercept
+            for part, coef in zip(self.views.parts(rows), self.coefs, strict=True):
+                part = part if is_sparse(part) else as_dtype(part, wide)  # noqa: PLW2901
+                scores = part @ as_dtype(coef, wide).T + scores
+            if confounds is not None:
+                scores = scores + move_to(confounds, scores, wide) @ as_dtype(self.confound_coef, wide).T
+            if self.class_map is not None:
+                between = as_dtype(self.class_map, wide)
+                scores = scores @ between[:-1, :] + between[-1, :]
+        xp = array_namespace(scores)
+        if rows.dtype == xp.float32:
+            scores = as_dtype(scores, rows.dtype)
+        check_finite(scores, "scores", overflows=True)
+        return self.after(scores)
+
+
+# --- functions of scores (n, K) ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NumbersOfScores:
+    """Turns scores into numbers; a single target has no axis."""
+
+    loss: Loss
+    is_single: bool
+
+    def __call__(self, scores: Array) -> Array:
+        """Apply the inverse link."""
+        predictions = self.loss.inverse_link(scores)
+        return predictions[:, 0] if self.is_single else predictions
+
+
+@dataclass(frozen=True, eq=False)
+class LogProbabilities:
+    """Turns scores into logarithms of probabilities."""
+
+    calibration: Calibration
+
+    def __call__(self, scores: Array) -> Array:
+        """Apply the calibration."""
+        return self.calibration.log_probabilities(column_of_two(scores))
+
+
+@dataclass(frozen=True, eq=False)
+class Probabilities:
+    """Turns scores into probabilities."""
+
+    calibration: Calibration
+
+    def __call__(self, scores: Array) -> Array:
+        """Apply the calibration."""
+        logs = self.calibration.log_probabilities(column_of_two(scores))
+        return array_namespace(logs).exp(logs)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelsOfScores:
+    """Turns scores into labels: that of the largest score."""
+
+    classes: Array
+
+    def __call__(self, scores: Array) -> Array:
+        """Choose the labels."""
+        return labels_of(column_of_two(scores), self.classes)
+
+
+def column_of_two(scores: Array) -> Array:
+    """Take the axis of columns off the scores of two classes, which share one."""
+    return scores[:, 0] if scores.shape[1] == 1 else scores
