@@ -131,7 +131,7 @@ def test_what_cannot_be_written_or_has_another_length_is_refused_before_the_work
     np.savez(epochs, few=np.arange(7.0), **columns)
     for option, value, words in (
         ("--plot", "null.jpgg", "got null.jpgg: correct --plot."),
-        ("--groups", "few", "80 samples and 7 groups"),
+        ("--groups", "few", "80 samples and 7 values"),
         ("--confounds", "few", "80 samples and 7 confounds"),
     ):
         for command in ("test", "compare", "over-time"):

@@ -48,7 +48,6 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     from tracelearn.report.facts import changed_parameters, gather, plain
 
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
-    model = getattr(model, "model_", model)  # of lagged recordings: weights over lags and features
     if hasattr(model, "score_path_"):
         facts["chosen"] = {name: _chosen(model, name) for name in _CHOSEN if hasattr(model, f"{name}_")}
         facts["score"] = {"mean": model.best_score_, "standard_error": model.best_score_se_}
@@ -56,8 +55,10 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
         if getattr(model, f"{name}_", None) is not None:
             facts[name] = plain(getattr(model, f"{name}_"))
     if hasattr(model, "coef_") and hasattr(model, "dual_gap_"):  # those of the paper prove nothing
-        learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
+        learned = gather(model, mode_names=names)
+        moments = getattr(model, "moments_", None)
         facts |= {
+            "sample_shape": list(learned.shape),
             **learned.for_table(),
             "singular_values": [plain(one.values) for one in learned.components],
             "moments": moments is not None,
@@ -89,12 +90,12 @@ def _names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
     if text is None:
         return None
     last = thing.steps[-1][1] if for_page and hasattr(thing, "steps") else thing
-    last = getattr(last, "model_", last)
     refuse(
         not hasattr(last, "coef_"),
         f"Expected a fitted model for --mode-names, got {type(thing).__name__}: leave them out.",
     )
-    return read_names(text, last.sample_shape_)
+    is_recording = hasattr(last, "lags_")  # its weights are over lags and features
+    return read_names(text, (len(last.lags_), last.n_features_in_) if is_recording else last.sample_shape_)
 
 
 def _words(values: dict[str, Any]) -> str:

@@ -16,12 +16,12 @@ __all__ = ["merge_command"]
 
 
 def _read(path: Path) -> Any:
-    """Read a model or moments."""
+    """Read a model or moments; views that were learned from other samples do not add up."""
     thing = load_file(path)
     refuse(
         hasattr(thing, "views_"),
         f"Expected models of samples as they are, got a search over views in {path}: views that were learned from other samples "
-        "do not add up, so fit with a number as --alpha.",
+        "do not add up, so fit with a number for --alpha.",
     )
     return thing
 
@@ -53,6 +53,14 @@ def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path]) -> None:
         refuse(name, f"Expected models with equal parameters, got another {name} in {paths[1]}: merge like with like.")
 
 
+def _combined(merged: Any, path: Path, first: Path, *, remove: bool) -> Any:
+    """Add what is in a file to what was merged before, or remove it."""
+    part = _read(path)
+    _check_alike(merged, part, (first, path))
+    with telling(f"the merge with {path}"):
+        return _merge(merged, part, remove=remove)
+
+
 def merge_command(
     parts: Annotated[list[Path], typer.Argument(help="Files of models or of moments.", show_default=False)],
     out: Annotated[Path, typer.Option(help="File for the result, of the type of the first file.", show_default=False)],
@@ -66,12 +74,10 @@ def merge_command(
     """
     check_out(out, "result", force=force, inputs=(*parts, *(minus or ())))
     merged = _read(parts[0])
-    removals = minus or []
-    for path, remove in [*((path, False) for path in parts[1:]), *((path, True) for path in removals)]:
-        part = _read(path)
-        _check_alike(merged, part, (parts[0], path))
-        with telling(f"the merge with {path}"):
-            merged = _merge(merged, part, remove=remove)
+    for path in parts[1:]:
+        merged = _combined(merged, path, parts[0], remove=False)
+    for path in minus or []:
+        merged = _combined(merged, path, parts[0], remove=True)
     moments = getattr(merged, "moments_", merged)
     refuse(
         not hasattr(moments, "weight"),

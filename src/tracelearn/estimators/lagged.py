@@ -276,6 +276,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         self.sample_shape_ = spec.sample_shape  # of the weights: lags, features
         self.n_features_in_ = spec.sample_shape[1]
         self.moments_ = moments
+        self.alpha_ = float(np.max(fitted.alpha))
         self.coef_ = np.reshape(fitted.coef, (*targets, *spec.sample_shape))
         self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
         self.patterns_ = np.reshape(fitted.patterns, self.coef_.shape)

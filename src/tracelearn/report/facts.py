@@ -113,6 +113,11 @@ class ModelFacts:
     time_name: str | None  # the mode along which views follow signals
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one sample, or of recordings that of lags and features."""
+        return tuple(len(mode.values) for mode in self.modes)
+
+    @property
     def is_zero(self) -> bool:
         """Whether the samples are ignored."""
         return not np.any(self.last.coef_)
@@ -176,14 +181,16 @@ def gather(
 ) -> ModelFacts:
     """Read all facts from a fitted model, alone or at the end of a pipeline."""
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    last = getattr(steps[-1], "model_", steps[-1])  # of lagged recordings: weights over lags and features
+    last = steps[-1]
     if not (hasattr(last, "coef_") and hasattr(last, "dual_gap_")):
         raise ValueError(
             f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
         )
-    shape = tuple(last.sample_shape_)
+    shape = _shape_of_weights(last)
     # A transformer that keeps the modes may have seen names that it did not pass on.
     modes_of_steps = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
+    if hasattr(last, "lags_"):
+        modes_of_steps = [[Mode("lag", last.lags_), Mode("feature", np.arange(last.n_features_in_))]]
     modes = as_modes(shape, mode_names, coordinates, units, modes_of_steps[-1] if modes_of_steps else None)
     parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
     is_apart = hasattr(last, "views_") and not last.is_linear_
@@ -228,6 +235,13 @@ def gather(
         linear_view="" if linear is None else linear.label,
         time_name=_time_name(last, modes),
     )
+
+
+def _shape_of_weights(last: Any) -> tuple[int, ...]:
+    """Find the shape of a sample; a model of recordings has weights over lags and features."""
+    if hasattr(last, "lags_"):
+        return len(last.lags_), int(last.n_features_in_)
+    return tuple(last.sample_shape_)
 
 
 def _views(last: Any, parts: list[ViewPart]) -> list[View]:

@@ -117,7 +117,7 @@ def _size_tile(facts: ModelFacts) -> _Tile:
         used = sum(bool(view.found) for view in facts.views)
         return _Tile("views of a sample", str(used), f"of {len(facts.views)} that were compared")
     if not facts.has_components:
-        return _Tile("entries of a sample", f"{facts.last.sample_shape_[0]:,}", f"in one mode, {facts.modes[0].name}")
+        return _Tile("entries of a sample", f"{facts.shape[0]:,}", f"in one mode, {facts.modes[0].name}")
     counts = [str(component.carrying) for component in facts.components[:_MOST_TILES]]
     more = " · …" if len(facts.components) > _MOST_TILES else ""
     sizes = times([len(component.mode.values) for component in facts.components])
@@ -159,7 +159,7 @@ def _what(facts: ModelFacts) -> dict[str, str]:
     rows = {
         "estimator": type(last).__name__,
         "steps before it": listed(facts.before),
-        "sample": f"{times(last.sample_shape_)} ({' × '.join(mode.label for mode in facts.modes)})",
+        "sample": f"{times(facts.shape)} ({' × '.join(mode.label for mode in facts.modes)})",
         "classes": "" if facts.classes is None else f"{len(facts.classes)}: {listed(facts.classes, 40)}",
         "targets": listed(facts.targets, 40) if facts.names_targets else "",
         "learned from": "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}",
@@ -231,7 +231,7 @@ def _code(facts: ModelFacts, origin: Origin | None) -> str:
     is_pipeline = hasattr(facts.model, "steps")
     steps = [step for _, step in facts.model.steps] if is_pipeline else [facts.model]
     names = {type(step).__name__ for step in steps} | ({"load"} if origin else set())
-    shape = ", ".join(map(str, facts.last.sample_shape_))
+    shape = ", ".join(map(str, facts.shape))
     lines = ["from sklearn.pipeline import Pipeline"] if is_pipeline else []
     lines += [f"from tracelearn import {', '.join(sorted(names))}", ""]
     if origin is not None:

@@ -110,7 +110,7 @@ def what_views_are(facts: ModelFacts) -> dict[str, str]:
 
 def _computed(facts: ModelFacts) -> str:
     """Say of what the model is a weighted sum."""
-    shape = facts.last.sample_shape_
+    shape = facts.shape
     names = " × ".join(mode.name for mode in facts.modes)
     views = [view.label for view in facts.views if view.found]
     if all(view == "raw" or view.startswith("whitened") for view in views) and not facts.is_apart:
@@ -173,7 +173,7 @@ def methods(facts: ModelFacts, evaluation: Evaluation | None, study: Study) -> s
 
 
 def _samples_in_words(facts: ModelFacts, study: Study) -> str:
-    shape = times(facts.last.sample_shape_)
+    shape = times(facts.shape)
     names = " × ".join(mode.name for mode in facts.modes)
     count = "[number]" if study.n_samples is None else f"{study.n_samples:,}"
     groups = f" in {study.n_groups:,} groups" if study.n_groups else ""
