@@ -83,7 +83,9 @@ def test_a_classifier_predicts_and_scores_the_same(samples, dtype, loss, labels)
         np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=tolerance)
 
 
-@pytest.mark.parametrize("model", [TraceNormRegressorCV(alphas=3, cv=2), TraceNormClassifierCV(alphas=3, cv=2)], ids=str)
+@pytest.mark.parametrize(
+    "model", [TraceNormRegressorCV(alphas=3, cv=2), TraceNormClassifierCV(alphas=3, cv=2)], ids=str
+)
 def test_the_model_found_by_cross_validation_is_what_is_translated(samples, model, tmp_path):
     X, y = samples
     model = clone(model).fit(X, np.where(y > 0, 1, 0))
@@ -169,7 +171,12 @@ SEARCHED = {
     "second order in windows": SecondOrder(windows=2),
     "convolutions": Convolutions(thresholds=1),
     "similarities": Similarities(n_landmarks=10),
-    "several": [("raw", None), ("logarithm", Logarithm()), ("waves", Convolutions(thresholds=1)), ("power", SecondOrder())],
+    "several": [
+        ("raw", None),
+        ("logarithm", Logarithm()),
+        ("waves", Convolutions(thresholds=1)),
+        ("power", SecondOrder()),
+    ],
 }
 
 

@@ -150,9 +150,7 @@ def write_folds(results: list[Result], first: int, file: Path) -> None:
         for result in results:
             for place, (score, took) in enumerate(zip(result.scores, result.seconds, strict=True)):
                 repetition, fold = divmod(place, OUTER)
-                table.writerow(
-                    [result.data, result.entry, first + repetition, fold, f"{score:.6f}", f"{took:.3f}"]
-                )
+                table.writerow([result.data, result.entry, first + repetition, fold, f"{score:.6f}", f"{took:.3f}"])
 
 
 def figure(results: list[Result], file: Path) -> None:
