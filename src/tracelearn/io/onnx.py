@@ -89,12 +89,12 @@ def _precision(dtype: Any) -> np.dtype[Any] | None:
     if dtype is None:
         return None
     try:
-        precision = np.dtype(dtype)
-    except TypeError:
+        precision: np.dtype[Any] | None = np.dtype(dtype)
+    except TypeError:  # no name of a type
         precision = None
-    if precision not in (np.float32, np.float64):
-        raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.")
-    return precision
+    if precision in (np.float32, np.float64):
+        return precision
+    raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.")
 
 
 def _build(transformers: Sequence[Any], model: Any, precision: np.dtype[Any] | None) -> Any:
