@@ -66,4 +66,5 @@ def test_the_search_tries_it_where_all_entries_are_positive(tmp_path):
 
 
 def test_samples_of_one_mode_have_logarithms_too():
-    assert [name for name, _ in views_that_suit((5,), 100, positive=True)[0]][:2] == ["raw", "log"]
+    views, _ = views_that_suit((5,), 100, positive=True)
+    assert [name for name, _ in views][:2] == ["raw", "log"]

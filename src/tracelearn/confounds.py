@@ -51,7 +51,9 @@ class Regression:
     @classmethod
     def of_joint(cls, joint: Moments, n_features: int) -> Regression:
         """Learn from the moments of samples and confounds together, of which the first ``n_features`` are the samples'."""
-        p, gram, mean = n_features, joint.gram, joint.x_mean
+        p = n_features
+        gram = joint.gram
+        mean = joint.x_mean
         squares = array_namespace(gram).linalg.diagonal(gram)[:p]
         return cls.of(Moments(joint.weight, mean[p:], mean[:p], gram[p:, p:], gram[p:, :p], squares))
 
@@ -61,10 +63,15 @@ class Regression:
 
     def residual_moments(self, joint: Moments) -> Moments:
         """Return the moments of residuals, given those of samples and confounds together: of any samples, not only its own."""
-        xp, B, p = array_namespace(self.slopes), self.slopes, self.slopes.shape[1]
+        xp = array_namespace(self.slopes)
+        B = self.slopes
+        p = self.slopes.shape[1]
         back = xp.matrix_transpose(B)
-        x_mean, c_mean = joint.x_mean[:p], joint.x_mean[p:]
-        xx, xc, cc = joint.gram[:p, :p], joint.gram[:p, p:], joint.gram[p:, p:]
+        x_mean = joint.x_mean[:p]
+        c_mean = joint.x_mean[p:]
+        xx = joint.gram[:p, :p]
+        xc = joint.gram[:p, p:]
+        cc = joint.gram[p:, p:]
         explained = (xc - 0.5 * back @ cc) @ B
         gram = xx - explained - xp.matrix_transpose(explained)
         is_unexplained = xp.linalg.diagonal(gram) > _LEAST_UNEXPLAINED * xp.linalg.diagonal(xx)

@@ -102,7 +102,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Where a fit ended, for the next one to start from, and of which problem that is the solution."""
+    """The solution of a fit, for the next one to start from, and the problem that it solves."""
 
     solution: Solution
     penalty: Penalty
@@ -110,7 +110,7 @@ class WarmStart:
     n_targets: int
 
     def suits(self, problems: Problems, loss: Loss, n_targets: int) -> bool:
-        """Tell whether it can be started from: problems of the same penalty, loss and targets, in the same place."""
+        """Tell whether it can be started from: the same penalty, loss and number of targets, on the same device."""
         alike = self.penalty == problems.penalty and self.loss == loss and self.n_targets == n_targets
         return alike and same_place(self.solution.W, problems.alpha)
 
@@ -191,12 +191,12 @@ def fit_linear(
         start=None if start is None else start.solution,
         on_iteration=watch,
     )
-    solution, kept = _in_precision_of_samples(problems, solution, parts.scales, spec, settings.tol)
+    solution, rounded = _in_precision_of_samples(problems, solution, parts.scales, spec, settings.tol)
     xp = array_namespace(solution.W)
     W = xp.reshape(solution.W, (-1, spec.n_features))
     gap = float(xp.max(solution.gap))
     report(f"relative duality gap {gap:.1e} after {solution.n_iter} iterations", 1)
-    # Weights of samples that were divided by scales, divided by them once more, are weights of the samples themselves.
+    # W is for samples divided by scales: <W, x / scales> = <W / scales, x>.
     rows = W if parts.scales is None else W / parts.scales
     intercept = parts.data_fit.intercept(W) if settings.fit_intercept else xp.zeros_like(W[:, 0])
     confound_coef = None
@@ -204,7 +204,7 @@ def fit_linear(
         confound_coef = parts.regression.weights(rows)
         intercept = intercept - confound_coef @ parts.regression.centre
     return Fitted(
-        coef=xp.reshape(kept, (-1, *spec.sample_shape)),
+        coef=xp.reshape(rounded, (-1, *spec.sample_shape)),
         intercept=intercept,
         confound_coef=confound_coef,
         patterns=xp.reshape(_narrowed(parts.covariance_times(rows), spec.dtype), (-1, *spec.sample_shape)),
@@ -220,7 +220,8 @@ def fit_linear(
 def state_problems(data_fit: DataFit, spec: Spec, settings: Settings) -> tuple[Problems, Solver]:
     """Write down the batch of problems of a data fit, and find the solver: by name, the one that suits, or a function."""
     shape = settings.weights_shape(spec)
-    penalty, scale = settings.penalty_of(spec), data_fit.at_zero.value
+    penalty = settings.penalty_of(spec)
+    scale = data_fit.at_zero.value
     if isinstance(settings.alpha, str):
         alpha = share_of_alpha_max(data_fit, penalty, shape, _AUTO_SHARE)
     else:
@@ -242,7 +243,7 @@ def state_problems(data_fit: DataFit, spec: Spec, settings: Settings) -> tuple[P
 
 @dataclass(frozen=True, eq=False)
 class _Parts:
-    """The data fit of samples, without what confounds explain and divided by scales, and what leads back to the samples.
+    """The data fit of samples, confounds regressed out and scales divided by, and what turns its weights into those of samples.
 
     ``covariance_times`` multiplies rows (K, p) with the covariance of the samples, without what confounds explain.
     """
@@ -255,11 +256,14 @@ class _Parts:
 
 def _from_moments(moments: Moments, spec: Spec, settings: Settings) -> _Parts:
     """Build the data fit of moments."""
-    xp, p, regression = array_namespace(moments.gram), spec.n_features, None
+    xp = array_namespace(moments.gram)
+    p = spec.n_features
+    regression = None
     if moments.n_features > p:  # the last ones are confounds
         regression = Regression.of_joint(moments if settings.fit_intercept else moments.uncentred(), p)
         moments = regression.residual_moments(moments)
-    scales, scaled = None, moments
+    scales = None
+    scaled = moments
     if settings.scaling is not None:
         scales = mode_scales(xp.linalg.diagonal(moments.gram) / moments.weight, spec.sample_shape)
         scaled = moments.rescaled(scales)
@@ -269,7 +273,7 @@ def _from_moments(moments: Moments, spec: Spec, settings: Settings) -> _Parts:
 
 
 def _from_samples(samples: Samples, spec: Spec, settings: Settings, data_fit: DataFit | None, report: Report) -> _Parts:
-    """Build the data fit of samples in the form that suits them, unless it is there."""
+    """Build the data fit of samples in the form that suits them, unless ``data_fit`` is it."""
     loss = settings.loss_of(spec)
     form = choose_form(samples, loss)
     report(form.reason, 1)
@@ -316,16 +320,17 @@ def _in_precision_of_samples(
 
 
 def _narrowed(rows: Array, dtype: Any) -> Array:
-    """Cast to a dtype where it can hold all numbers."""
+    """Cast to a dtype unless numbers would overflow there."""
     xp = array_namespace(rows)
     fits = dtype == rows.dtype or not float(xp.max(xp.abs(rows))) > float(xp.finfo(dtype).max)
     return as_dtype(rows, dtype) if fits else rows
 
 
 def _gap_curve(checks: list[tuple[int, float]]) -> Array:
-    """Return iterations and the largest gaps over targets (n, 2), given those of all checks, the last one that of the answer.
+    """Return iterations and the largest gap over targets (n, 2) from all checks, of which the last is that of the answer.
 
-    Newton solves separable targets one after the other: a count that falls back is the next target's.
+    Newton's method solves separable targets one after the other, so where the count of iterations falls, the next target
+    begins.
     """
     n_iter, last_gap = checks[-1]
     counts = np.array([count for count, _ in checks[:-1]], dtype=float)
@@ -349,7 +354,8 @@ def _say_nothing(message: str, level: int) -> None:
 @contextmanager
 def visible_log() -> Iterator[None]:
     """Let what is logged be seen while ``verbose`` reports something, and leave logging as it was."""
-    level, handler = logger.level, None if logger.hasHandlers() else logging.StreamHandler()
+    level = logger.level
+    handler = None if logger.hasHandlers() else logging.StreamHandler()
     if handler is not None:
         logger.addHandler(handler)
     logger.setLevel(min(level or logging.INFO, logging.INFO))

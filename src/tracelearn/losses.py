@@ -43,12 +43,13 @@ LOSSES: dict[str, type[Loss]] = {}  # filled by the classes themselves
 Total = Callable[[Callable[[Array, Array, Array], Any]], Any]
 
 
-# What a mean of many terms is off by, in units of the last place: asking for less means bisecting noise.
+# The rounding error of a mean of many terms, in units of the last place: searches end there, since beyond it is noise.
 _ROUNDING = 64.0
 
-# Newton for the intercepts of softmax regression: steps before scores are softened, by what they are hardened again each time,
-# and the error of a mean probability that is as good as none.
-_STEPS, _COOLING, _NEARLY = 30, 3.0, 1e-10
+# The search for the intercepts of softmax regression.
+_STEPS = 30  # of Newton's method, before it is tried with scores divided by a temperature
+_COOLING = 3.0  # what the temperature is divided by each time
+_NEARLY = 1e-10  # the error of a mean probability up to which probabilities count as matched
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,8 @@ class Loss:
     is_separable: ClassVar[bool] = True  # whether every target has a loss of its own
     is_shift_invariant: ClassVar[bool] = False  # whether only the difference of target and prediction counts
     curvature: ClassVar[float | None] = None  # a bound on the second derivative, None where there is none
-    for_one: ClassVar[str | None] = None  # the name of the loss that takes its place where targets are one column
-    for_several: ClassVar[str | None] = None  # and where they are several
+    for_one: ClassVar[str | None] = None  # the name of the loss to use instead where targets are one column
+    for_several: ClassVar[str | None] = None  # the name of the loss to use instead where targets are several columns
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -116,11 +117,12 @@ class Loss:
     def intercept(self, total: Total, start: Array) -> Array:
         """Find the b (K,) that minimises the mean loss of ``z + b``, from sums alone, beginning at ``start``.
 
-        It is the zero of the mean derivative in each column: a step of Newton, then secants, kept inside a bracket. The samples
-        are summed where they are. What decides the next step are few numbers, compared one by one: on a GPU a comparison costs
-        as much as a sum over all samples.
+        It is the zero of the mean derivative in each column: a step of Newton, then secants, kept inside a bracket. Only the
+        sums over samples are taken on the device. The brackets are plain numbers of Python, since on a GPU a comparison costs as
+        much as a sum over all samples.
         """
-        xp, eps = array_namespace(start), float(array_namespace(start).finfo(start.dtype).eps)
+        xp = array_namespace(start)
+        eps = float(xp.finfo(start.dtype).eps)
         kind = {"dtype": start.dtype, "device": device(start)}
         curvature = 1.0 if self.curvature is None else self.curvature
         columns = [_Bracket(value, curvature) for value in to_numbers(start)]
@@ -140,7 +142,8 @@ class Loss:
 
     def _means_at(self, shift: Array, y: Array, z: Array, share: Array) -> Array:
         """Average for each column the derivative, its size, which bounds the rounding error, and the curvature: (3 K,)."""
-        xp, derivative = array_namespace(z), self.derivative(y, z + shift)
+        xp = array_namespace(z)
+        derivative = self.derivative(y, z + shift)
         return share @ xp.concat([derivative, xp.abs(derivative), self.curvatures(y, z + shift)], axis=1)
 
 
@@ -161,20 +164,22 @@ class _Bracket:
     last: tuple[float, float] | None = None  # the intercept before, and the mean derivative there
 
     def moved(self, mean: float, size: float, bend: float, eps: float) -> _Bracket:
-        """Take a step, given the means of the derivative, of its size and of the curvature; return this one at the end."""
+        """Take a step, given means of the derivative, of its absolute value and of the curvature; return ``self`` when done."""
         if abs(mean) <= _ROUNDING * eps * size:
             return self
         low, high = (self.b, self.high) if mean < 0 else (self.low, self.b)
-        closed = math.isfinite(low) and math.isfinite(high)
-        middle = 0.5 * (low + high) if closed else self.b - math.copysign(self.reach, mean)
-        reach = self.reach if closed else 2.0 * self.reach
-        before, secant = math.inf, bend
+        is_closed = math.isfinite(low) and math.isfinite(high)
+        middle = 0.5 * (low + high) if is_closed else self.b - math.copysign(self.reach, mean)
+        reach = self.reach if is_closed else 2.0 * self.reach
+        mean_before = math.inf
+        slope = bend
         if self.last is not None:
-            before, secant = abs(self.last[1]), (mean - self.last[1]) / (self.b - self.last[0])
-        newton = self.b - mean / (secant if secant > 1e-12 * self.curvature else self.curvature)
+            mean_before = abs(self.last[1])
+            slope = (mean - self.last[1]) / (self.b - self.last[0])
+        newton = self.b - mean / (slope if slope > 1e-12 * self.curvature else self.curvature)
         # A step that did not halve the mean is followed by a bisection: secants alone may creep.
-        good = low < newton < high and abs(newton - self.b) <= reach and abs(mean) < 0.5 * before
-        after = newton if good else middle
+        is_good = low < newton < high and abs(newton - self.b) <= reach and abs(mean) < 0.5 * mean_before
+        after = newton if is_good else middle
         if abs(after - self.b) <= 0.5 * eps * abs(self.b):
             return self
         return _Bracket(after, self.curvature, low, high, reach, (self.b, mean))
@@ -200,7 +205,7 @@ class SquaredError(Loss):
         return 2.0 * (z - y)
 
     def curvatures(self, y: Array, z: Array) -> Array:
-        """Return twos."""
+        """Return 2 everywhere."""
         return array_namespace(z).full_like(z, 2.0)
 
     def conjugate(self, y: Array, u: Array) -> Array:
@@ -240,7 +245,7 @@ class Huber(Loss):
         return 2.0 * xp.clip(z - y, min=-self.delta, max=self.delta)
 
     def curvatures(self, y: Array, z: Array) -> Array:
-        """Return those of the parabola that touches the loss from above: zero in the linear part would stop Newton."""
+        """Return the curvature of the parabola that bounds the loss from above at z: the zero of the linear part stops Newton."""
         xp = array_namespace(z)
         return 2.0 * self.delta / xp.clip(xp.abs(z - y), min=self.delta)
 
@@ -276,7 +281,7 @@ class SquaredHinge(Loss):
 
 
 def _exp(z: Array) -> Array:
-    """Evaluate ``exp(z)``, bounded far beyond any count: a step that is too long must be seen as bad, not overflow."""
+    """Evaluate ``exp(z)``, clipped far beyond any count: a step that is too long then raises the loss instead of overflowing."""
     xp = array_namespace(z)
     return xp.exp(xp.clip(z, max=200.0))
 
@@ -372,23 +377,27 @@ class Multinomial(Loss):
         b, is_matched = self._matched(total, start)
         if is_matched:
             return b
-        # Where nearly all probabilities are zero or one no step sees far. Divided by their size, scores are tame; the
-        # intercepts of softer ones lead to those of harder ones.
+        # Where nearly all probabilities are zero or one, the quadratic model of a Newton step holds nowhere near. So scores are
+        # divided by a temperature, which is lowered to one, starting each time from the intercepts before.
         xp = array_namespace(start)
-        heat, b = float(xp.max(total(lambda y, z, share: share @ xp.abs(z)))), start
-        while heat > 1.0:
-            b = heat * self._matched(_softened(total, heat), b / heat)[0]
-            heat = heat / _COOLING
+        temperature = float(xp.max(total(lambda y, z, share: share @ xp.abs(z))))
+        b = start
+        while temperature > 1.0:
+            b = temperature * self._matched(_softened(total, temperature), b / temperature)[0]
+            temperature = temperature / _COOLING
         return self._matched(total, b)[0]
 
     def _matched(self, total: Total, start: Array) -> tuple[Array, bool]:
-        """Match by Newton or else by scaling, and say whether that was done in some steps."""
+        """Match by steps of Newton or of scaling; return the intercepts, and whether they match after at most ``_STEPS``."""
         xp = array_namespace(start)
-        b, K = start, start.shape[0]
-        eps, tiny, reach = float(xp.finfo(b.dtype).eps), float(xp.finfo(b.dtype).smallest_normal), 4.0
+        b = start
+        K = start.shape[0]
+        eps = float(xp.finfo(b.dtype).eps)
+        tiny = float(xp.finfo(b.dtype).smallest_normal)
+        reach = 4.0
 
         def state(b: Array) -> tuple[float, float, Array, Array]:
-            """Return the loss, what the mean probabilities are off by, and how much, and the mean of their products."""
+            """Return the loss, the largest error of the mean probabilities, their errors (K,), and the mean of their products."""
 
             def sums(y: Array, z: Array, share: Array) -> tuple[Array, Array, Array]:
                 logs, p = softmax(z + b)
@@ -409,8 +418,8 @@ class Multinomial(Loss):
             size = float(xp.max(xp.abs(newton)))
             newton = newton * min(1.0, reach / max(size, tiny))
             reach = 2.0 * reach if size > reach else reach
-            # Where probabilities are saturated Newton leads nowhere; scaling (b_k += log of wanted over found) never
-            # raises the loss, since the logarithm is concave.
+            # Where probabilities are saturated Newton fails; scaling (b_k += log of the target share over the mean
+            # probability) never raises the loss, since the logarithm is concave.
             scaling = xp.log((positive_part(probability - mean) + tiny) / (probability + tiny))
             for step in (newton, 0.25 * newton, scaling):
                 trial, trial_error, *trial_means = state(b + step)
@@ -418,17 +427,20 @@ class Multinomial(Loss):
                     break
             if trial >= value and trial_error >= error:
                 break
-            b, value, error, (mean, products) = b + step, trial, trial_error, trial_means
+            b = b + step
+            value = trial
+            error = trial_error
+            mean, products = trial_means
         return b - xp.mean(b), error <= max(_NEARLY, _ROUNDING * eps)
 
 
-def _softened(total: Total, heat: float) -> Total:
-    """Divide all predictions by a number."""
-    return lambda term: total(lambda y, z, share: term(y, z / heat, share))
+def _softened(total: Total, temperature: float) -> Total:
+    """Return the sum over samples whose scores are divided by a temperature."""
+    return lambda term: total(lambda y, z, share: term(y, z / temperature, share))
 
 
 def softmax(z: Array) -> tuple[Array, Array]:
-    """Return the log of the sum of exponentials over classes, the second axis, which stays; and the probabilities."""
+    """Return the log of the sum of exponentials over classes, (n, 1), and the probabilities (n, K)."""
     xp = array_namespace(z)
     top = xp.max(z, axis=1, keepdims=True)
     e = xp.exp(z - top)
@@ -437,6 +449,7 @@ def softmax(z: Array) -> tuple[Array, Array]:
 
 
 def _diagonal(v: Array) -> Array:
+    """Build the diagonal matrix of a vector."""
     xp = array_namespace(v)
     return v[:, None] * xp.eye(v.shape[0], dtype=v.dtype, device=device(v))
 
@@ -480,7 +493,7 @@ class Poisson(Loss):
         return _entropy(v) - v - _entropy(y) + y
 
     def intercept(self, total: Total, start: Array) -> Array:
-        """Match the mean prediction with the mean count, the mean score taken out first: far from zero it might overflow."""
+        """Match the mean prediction with the mean count; the mean score is subtracted first, so that nothing overflows."""
         xp = array_namespace(start)
         counts, middle = total(lambda y, z, share: (share @ y, share @ z))
         return xp.log(counts) - middle - xp.log(total(lambda y, z, share: share @ _exp(z - middle)))

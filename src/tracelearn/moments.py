@@ -31,21 +31,24 @@ __all__ = ["Accumulator", "Cancelled", "Moments"]
 # Rows are centred block by block, so the data are never copied whole: on a processor in a buffer that stays in cache,
 # elsewhere in blocks large enough to keep the device busy.
 _BLOCK_BYTES = 16 << 20
-_EXCESS = 64  # corrections that are kept until they are made
+_EXCESS = 64  # corrections of rank one that are collected, then made together
 # Sparse rows are summed as such where at most this share of them is not zero, and every feature spreads about its mean by
 # at least this share of its mean square.
 _LARGEST_DENSITY = 0.1
 _LEAST_SPREAD = 1e-4
 # On a device that has only single precision no more rows than these are summed at once.
 _SINGLE_ROWS = 1 << 13
-# Rounding of a difference of moments, in units of the last place of what was added and taken away; the share of what is left
-# from which on it leaves nothing to prove; and the share of its mean square below which what is left does not vary.
-_ROUNDING, _LARGEST_NOISE, _NO_VARIATION = 8.0, 1e-3, 1e-9
+# Differences of moments.
+_ROUNDING = 8.0  # their rounding, in units of the last place of all that was added and subtracted
+_LARGEST_NOISE = (
+    1e-3  # the largest rounding, as a share of the variance of the remainder, from which one may still learn
+)
+_NO_VARIATION = 1e-9  # a feature whose variance is a smaller share of its mean square counts as constant
 
 
 @dataclass(frozen=True, eq=False)
 class Cancelled:
-    """The size of all that was added and taken away, where moments are a difference: their rounding is in proportion to it.
+    """The size of all that was added and subtracted, where moments are a difference: their rounding is proportional to it.
 
     The sums of squares of the features about their mean (p,) and of the targets (K,), and the absolute values of their sums.
     """
@@ -57,10 +60,11 @@ class Cancelled:
 
     @classmethod
     def of(cls, moments: Moments) -> Cancelled:
-        """Return that of moments; if they are no difference, their own size."""
+        """Return what moments carry or, if they are no difference, their own size."""
         if moments.cancelled is not None:
             return moments.cancelled
-        xp, weight = array_namespace(moments.gram), moments.weight
+        xp = array_namespace(moments.gram)
+        weight = moments.weight
         diagonal = xp.linalg.diagonal(moments.gram)
         return cls(diagonal, moments.target_sq, weight * xp.abs(moments.x_mean), weight * xp.abs(moments.y_mean))
 
@@ -109,7 +113,7 @@ class Moments:
 
     Held centred and merged by the formula of Chan, Golub and LeVeque: raw sums minus means lose every digit when the
     mean is large against the spread. Moments are values: ``+`` merges, ``-`` removes samples again, ``scaled`` forgets.
-    What was removed may have been much larger than what is left; ``cancelled`` says how large, so that certificates count it.
+    What was removed may have been much larger than the remainder; ``cancelled`` says how large, for the rounding in certificates.
 
     Examples
     --------
@@ -171,7 +175,8 @@ class Moments:
             return first
         if any(part.cancelled is not None for part in parts):
             return sum(parts[1:], start=first)
-        xp, weight = array_namespace(first.gram), sum(part.weight for part in parts)
+        xp = array_namespace(first.gram)
+        weight = sum(part.weight for part in parts)
         # Chan's formula for several parts at once, about the mean of the first.
         x_steps = xp.stack([part.x_mean for part in parts]) - first.x_mean
         y_steps = xp.stack([part.y_mean for part in parts]) - first.y_mean
@@ -214,7 +219,7 @@ class Moments:
         return self._merged(other, 1.0)
 
     def __sub__(self, other: Moments) -> Moments:
-        """Remove samples that were added before; what is left is what it would be without them."""
+        """Remove samples that were added before."""
         _check_alike(self, other)
         if other.weight == 0.0:
             return self
@@ -230,6 +235,7 @@ class Moments:
         return self._merged(other, -1.0)
 
     def _merged(self, other: Moments, sign: float) -> Moments:
+        """Add (sign 1) or remove (sign -1) the samples of other moments."""
         # Chan, Golub and LeVeque (1979); with sign = -1 the same formula solved for one of its two parts.
         weight = self.weight + sign * other.weight
         x_step, y_step = other.x_mean - self.x_mean, other.y_mean - self.y_mean
@@ -247,20 +253,24 @@ class Moments:
         )
 
     def _cancelled_with(self, other: Moments, x_step: Array, y_step: Array, factor: float) -> Cancelled:
-        """Add up the sizes of two moments and of the step between their means, given Chan's factor of its square."""
-        xp, ours, theirs = array_namespace(self.gram), Cancelled.of(self), Cancelled.of(other)
+        """Add up the sizes of two moments and of ``factor`` times the square of the step between their means."""
+        xp = array_namespace(self.gram)
+        ours = Cancelled.of(self)
+        theirs = Cancelled.of(other)
         x_step, y_step = xp.abs(x_step), xp.abs(y_step)
-        # The step itself is rounded as the means are that it is the difference of.
+        # The step is a difference of means, so it has their rounding.
         x_sizes = ours.x_sums / self.weight + theirs.x_sums / other.weight
         y_sizes = ours.y_sums / self.weight + theirs.y_sums / other.weight
-        nothing = xp.zeros_like
         step = Cancelled(
-            factor * x_step * (x_step + x_sizes), factor * y_step * (y_step + y_sizes), nothing(x_step), nothing(y_step)
+            x_squares=factor * x_step * (x_step + x_sizes),
+            y_squares=factor * y_step * (y_step + y_sizes),
+            x_sums=xp.zeros_like(x_step),
+            y_sums=xp.zeros_like(y_step),
         )
         return ours + theirs + step
 
     def without(self, other: Moments) -> Moments:
-        """Remove samples that were added before, and refuse where that leaves nothing to learn from.
+        """Remove samples that were added before; refuse if the remainder is empty or lost in rounding.
 
         A feature or a target that does not vary any more, as the code of classes of which only one is left, is exactly
         constant in what is returned.
@@ -268,13 +278,16 @@ class Moments:
         remainder = self - other
         if remainder.weight == 0.0:
             raise ValueError("Expected some samples to be left, got all to forget: make a new model instead.")
-        xp, weight = array_namespace(self.gram), remainder.weight
+        xp = array_namespace(self.gram)
+        weight = remainder.weight
         if remainder.cancelled is None:
             return remainder
         unit = _ROUNDING * float(xp.finfo(self.gram.dtype).eps)
-        x_squares, x_noise = xp.linalg.diagonal(remainder.gram), unit * remainder.cancelled.x_squares
-        y_squares, y_noise = remainder.target_sq, unit * remainder.cancelled.y_squares
-        # Removal can take a variance to zero, which rounding leaves on either side of it, but not further below.
+        x_squares = xp.linalg.diagonal(remainder.gram)
+        x_noise = unit * remainder.cancelled.x_squares
+        y_squares = remainder.target_sq
+        y_noise = unit * remainder.cancelled.y_squares
+        # A variance of zero may come out negative by rounding; one below that shows that other samples were added.
         if bool(xp.any(x_squares < -1e3 * x_noise)) or bool(xp.any(y_squares < -1e3 * y_noise)):
             raise ValueError(
                 "Expected samples that this model has learned, got some whose removal leaves a negative variance: forget only "
@@ -348,9 +361,11 @@ class Moments:
 
     def uncentred(self) -> Moments:
         """Move the origin back to zero: the moments that a model without intercept learns from."""
-        xp, weight, cancelled = array_namespace(self.gram), self.weight, self.cancelled
+        xp = array_namespace(self.gram)
+        weight = self.weight
+        cancelled = self.cancelled
         if cancelled is not None:
-            # Products of means are as far off as the means are.
+            # Products of means have the rounding of the means.
             cancelled = Cancelled(
                 cancelled.x_squares + weight * self.x_mean**2 + cancelled.x_sums**2 / weight,
                 cancelled.y_squares + weight * self.y_mean**2 + cancelled.y_sums**2 / weight,
@@ -414,7 +429,7 @@ class Moments:
 
 @dataclass
 class Accumulator:
-    """Moments in the making, the one mutable object of this module: owns its arrays and buffers until it freezes."""
+    """Builds moments block by block: the one mutable object of this module, which owns its arrays until ``freeze``."""
 
     weight: float
     x_mean: Array
@@ -423,7 +438,7 @@ class Accumulator:
     cross: Array
     target_sq: Array
     single: bool = False  # whether products of features are found in single precision; all else is exact
-    begun_from: Moments | None = None  # those that it goes on from, if they are a difference
+    begun_from: Moments | None = None  # the moments of ``thaw``, if they are a difference
     # Memory that all blocks share: fresh pages for every block cost more than the arithmetic.
     _buffers: dict[str, Any] = field(default_factory=dict)
     _squares: dict[Any, Any] = field(default_factory=dict)
@@ -431,7 +446,7 @@ class Accumulator:
 
     @classmethod
     def empty(cls, n_features: int, n_targets: int, like: Array | None = None, *, single: bool = False) -> Accumulator:
-        """Begin with no sample."""
+        """Begin without samples."""
         xp: Any = np if like is None else array_namespace(like)
         # Double precision wherever the library and the device have it: sums of many small terms need it.
         kind = {"dtype": xp.float64} if xp is np else widest(like)
@@ -447,7 +462,7 @@ class Accumulator:
 
     @classmethod
     def thaw(cls, moments: Moments) -> Accumulator:
-        """Go on from moments, which stay as they are."""
+        """Begin with moments, which are not changed."""
         gram = array_namespace(moments.gram).asarray(moments.gram, copy=True)
         return cls(
             moments.weight,
@@ -494,11 +509,11 @@ class Accumulator:
         return self
 
     def _add_block(self, x: Array, y: Array, weight: Array | None) -> None:
-        """Add a block: one that weighs no more than all before about their mean, any other about its own.
+        """Add a block: centred at the mean so far, if it weighs no more than all samples so far; else at its own mean.
 
-        The former is off its own mean by some step, of which the correction takes back at most half the square: no digits are
-        lost, and the block is passed over once less than to centre it. In single precision every block is centred, since there
-        what is taken back would be digits that are lost.
+        The first way saves a pass over the block. Its products are too large by the square of the step between the two means,
+        of which a correction subtracts at most half, so that no digits are lost. In single precision that would cost digits,
+        and every block is centred at its own mean.
         """
         xp = array_namespace(x)
         wide = self.x_mean.dtype
@@ -517,7 +532,9 @@ class Accumulator:
             roots = xp.sqrt(share)[:, None]
             rows *= roots
             y_rows *= roots
-        factor = (self.weight if is_heavy else -total) / merged * total  # Chan's, or what it leaves of the step
+        factor = (
+            (self.weight if is_heavy else -total) / merged * total
+        )  # of the product of steps: Chan's, or the correction
         self._grow(to_single(rows) if self.single else rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
         self.target_sq = self.target_sq + (xp.sum(y_rows**2, axis=0) + factor * y_step**2)
@@ -535,11 +552,13 @@ class Accumulator:
     def _shifted(
         self, buffer: str, values: Array, mean: Array, share: Array, total: float, *, centre: bool
     ) -> tuple[Array, Array]:
-        """Subtract the mean of all before from the rows of a block, or with ``centre`` its own; return also the step to its own.
+        """Subtract the mean so far from the rows of a block, or with ``centre`` its own mean.
 
-        The first block has none before it: it is seen about its first row.
+        Returns the rows, and the step from the mean so far to that of the block. In the first block, which has no mean so far,
+        the first row takes its place.
         """
-        xp, is_first = array_namespace(values), self.weight == 0.0
+        xp = array_namespace(values)
+        is_first = self.weight == 0.0
         shift = xp.astype(values[0, :], mean.dtype) if is_first else mean
         if is_numpy_array(values):
             if buffer not in self._buffers or len(self._buffers[buffer]) < len(values):
@@ -548,7 +567,7 @@ class Accumulator:
         else:
             rows = values - shift
         step = (share @ rows) / total
-        if centre:  # two subtractions, the second of little, keep the digits that one would lose
+        if centre:  # after the large part of the mean its small rest: one subtraction of both would lose digits
             rows -= step
         return rows, shift + step - mean if is_first else step
 
@@ -559,17 +578,20 @@ class Accumulator:
         if total == 0.0:
             return self
         x = X.astype(np.float64, copy=False).tocsr()
-        mean, y_mean = (weight / total) @ x, (weight / total) @ y
+        mean = (weight / total) @ x
+        y_mean = (weight / total) @ y
         squares = weight @ (x * x)
-        # A centred product is a difference here: of digits only those are lost that the mean has more than the spread.
-        exact = bool(np.all(squares - total * mean**2 >= _LEAST_SPREAD * squares))
-        if not exact or x.nnz > _LARGEST_DENSITY * math.prod(x.shape):
+        # Centred products are differences here, which lose digits where the mean is large against the spread.
+        is_exact = bool(np.all(squares - total * mean**2 >= _LEAST_SPREAD * squares))
+        if not is_exact or x.nnz > _LARGEST_DENSITY * math.prod(x.shape):
             rows = max(1, _BLOCK_BYTES // (8 * x.shape[1]))
             for block in (slice(start, start + rows) for start in range(0, x.shape[0], rows)):
                 self._add_block(x[block].toarray(), y[block], weight[block])
             return self
         merged = self.weight + total
-        x_step, y_step, factor = mean - self.x_mean, y_mean - self.y_mean, self.weight / merged * total
+        x_step = mean - self.x_mean
+        y_step = y_mean - self.y_mean
+        factor = self.weight / merged * total
         targets = weight[:, None] * (y - y_mean)
         self.gram += weighted_gram(x, weight)
         self.gram += factor * np.outer(x_step, x_step) - total * np.outer(mean, mean)
@@ -581,7 +603,7 @@ class Accumulator:
         return self
 
     def _settle(self) -> None:
-        """Take back what blocks were off their means by, or add it where they were centred: many at once cost as much as one."""
+        """Make the collected corrections in one product: subtract them, or in single precision, where blocks are centred, add."""
         self._grow(array_namespace(self.x_mean).stack(self._excess), 1.0 if self.single else -1.0)
         self._excess.clear()
 
@@ -598,10 +620,11 @@ class Accumulator:
 
 
 def _check_alike(first: Moments, second: Moments) -> None:
-    """Refuse moments of samples of another kind, or of arrays that cannot be added to the first ones."""
+    """Refuse moments of other numbers of features or targets, or in arrays of another library or device."""
     if first.cross.shape != second.cross.shape:
         raise _different(first.cross.shape, second.cross.shape)
-    expected, got = place(first.x_mean), place(second.x_mean)
+    expected = place(first.x_mean)
+    got = place(second.x_mean)
     if expected != got:
         raise ValueError(
             f"Expected moments in arrays of {expected}, got some of {got}: move these, or merge the models, which does it."
@@ -609,7 +632,7 @@ def _check_alike(first: Moments, second: Moments) -> None:
 
 
 def _check_noise(kind: str, noise: Array, spread: Array, mean_square: Array) -> None:
-    """Refuse a remainder whose spread is lost in rounding, unless next to the size of its numbers both are nothing."""
+    """Refuse a remainder whose variance is lost in rounding, unless both are negligible against its mean square."""
     if bool(noise > _LARGEST_NOISE * spread) and bool(noise > _NO_VARIATION * mean_square):
         share = float(noise) / float(spread) if float(spread) > 0 else math.inf
         raise ValueError(
@@ -619,7 +642,7 @@ def _check_noise(kind: str, noise: Array, spread: Array, mean_square: Array) -> 
 
 
 def _different(expected: tuple[int, int], got: tuple[int, int]) -> ValueError:
-    """Say that features and targets are not as many as they were."""
+    """Describe moments of other numbers of features and targets than expected."""
     return ValueError(
         f"Expected moments of {expected[0]} features and {expected[1]} targets, got {got[0]} and {got[1]}: only summaries of "
         "samples of one kind can be combined."

@@ -93,10 +93,10 @@ class Penalty(Protocol):
     """What solvers and the certificate ask of a penalty."""
 
     def value(self, W: Array, split: Split | None = None) -> Array:
-        """Evaluate the norm (B,), from above where only a split makes it computable."""
+        """Evaluate the norm (B,), or where it has no closed form an upper bound, which the split makes tight."""
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
-        """Evaluate the dual norm (B,), from above; tight when the split comes from an optimum.
+        """Evaluate the dual norm (B,), or an upper bound, which is tight when the split comes from an optimum.
 
         With an ``error`` (B,), bound that of all tensors within such a Euclidean distance of G.
         """
@@ -115,13 +115,13 @@ class Penalty(Protocol):
         """Return what ADMM adds to the right-hand side of the update of W, whose diagonal grows by ``rho``."""
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
-        """Advance the split for a new W."""
+        """Update parts and duals after W, in ADMM: the proximal points, with over-relaxation ``relax``, and the dual ascent."""
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Measure how far W and its parts disagree, and how far the parts still move, both relative, (B,)."""
 
     def tidy(self, W: Array, split: Split) -> Array:
-        """Replace W by a tensor near it that has exactly the ranks and zeros that the split implies."""
+        """Replace W by a tensor near it that has exactly the ranks and zeros of the parts of the split."""
 
     def bound_to(self, shape: tuple[int, ...]) -> Self:
         """Check that the penalty fits weights of a shape, and simplify it for them."""
@@ -131,7 +131,7 @@ class Penalty(Protocol):
         """Whether weights in subspaces of the modes have the norm of their core: then only cores need be solved for."""
 
     def take(self, problems: Array) -> Self:
-        """Keep some problems of a batch whose problems have weights of their own."""
+        """Keep the terms' weights of the problems of this index, where every problem has weights of its own."""
 
 
 # --- atoms ------------------------------------------------------------------------------------------------------------
@@ -211,16 +211,22 @@ class Nuclear(Atom):
 
     def view(self, T: Array) -> Array:
         """Unfold, short side first: singular values depend neither on the order of columns nor on what is called a row."""
-        xp, (batch, *shape) = array_namespace(T), T.shape
-        size, before, after = shape[self.mode], math.prod(shape[: self.mode]), math.prod(shape[self.mode + 1 :])
+        xp = array_namespace(T)
+        batch, *shape = T.shape
+        size = shape[self.mode]
+        before = math.prod(shape[: self.mode])
+        after = math.prod(shape[self.mode + 1 :])
         M = xp.permute_dims(xp.reshape(T, (batch, before, size, after)), (0, 2, 1, 3))
         M = xp.reshape(M, (batch, size, before * after))
         return xp.matrix_transpose(M) if size > before * after else M
 
     def back(self, M: Array, shape: tuple[int, ...]) -> Array:
         """Fold back."""
-        xp, (batch, *sizes) = array_namespace(M), shape
-        size, before, after = sizes[self.mode], math.prod(sizes[: self.mode]), math.prod(sizes[self.mode + 1 :])
+        xp = array_namespace(M)
+        batch, *sizes = shape
+        size = sizes[self.mode]
+        before = math.prod(sizes[: self.mode])
+        after = math.prod(sizes[self.mode + 1 :])
         M = xp.matrix_transpose(M) if size > before * after else M
         return xp.reshape(xp.permute_dims(xp.reshape(M, (batch, size, before, after)), (0, 2, 1, 3)), shape)
 
@@ -294,12 +300,14 @@ class GroupL2(Atom):
 
     def view(self, T: Array) -> Array:
         """Show every slice as a row."""
-        xp, axis = array_namespace(T), self.mode % (T.ndim - 1) + 1
+        xp = array_namespace(T)
+        axis = self.mode % (T.ndim - 1) + 1
         return xp.reshape(xp.moveaxis(T, axis, 1), (T.shape[0], T.shape[axis], -1))
 
     def back(self, M: Array, shape: tuple[int, ...]) -> Array:
         """Put the slices back."""
-        xp, axis = array_namespace(M), self.mode % (len(shape) - 1) + 1
+        xp = array_namespace(M)
+        axis = self.mode % (len(shape) - 1) + 1
         others = shape[1:axis] + shape[axis + 1 :]
         return xp.moveaxis(xp.reshape(M, (shape[0], shape[axis], *others)), 1, axis)
 
@@ -317,7 +325,8 @@ class GroupL2(Atom):
 
     def prox(self, M: Array, threshold: Array) -> Array:
         """Shorten every row."""
-        xp, lengths = array_namespace(M), self._lengths(M)
+        xp = array_namespace(M)
+        lengths = self._lengths(M)
         shortened = positive_part(lengths - threshold[..., None])
         return M * (shortened / xp.where(shortened > 0, lengths, xp.ones_like(lengths)))[..., None]
 
@@ -348,20 +357,22 @@ class _Terms:
 
     def _prox(self, T: Array, level: Array) -> Array:
         """Find the proximal point of every atom at its own tensor of T (M, B, ...), with threshold ``level`` times weight."""
-        xp, weights, shape = array_namespace(T), self._weights(T[0, ...]), tuple(T.shape[1:])
+        xp = array_namespace(T)
+        weights = self._weights(T[0, ...])
+        shape = tuple(T.shape[1:])
 
-        def shrunk(atom: Atom, views: Array, terms: list[int]) -> list[Array]:
+        def proximal_points(atom: Atom, views: Array, terms: list[int]) -> list[Array]:
             thresholds = xp.stack([weights[m, :] * level for m in terms])
             points = atom.prox(views, thresholds)
-            return [self.terms[m][1].back(points[place, ...], shape) for place, m in enumerate(terms)]
+            return [self.terms[m][1].back(points[i, ...], shape) for i, m in enumerate(terms)]
 
-        return self._for_each_atom(T, shrunk)
+        return self._for_each_atom(T, proximal_points)
 
     def _for_each_atom(self, T: Array, evaluate: Callable[[Atom, Array, list[int]], Any]) -> Array:
         """Evaluate a function of an atom, of the stacked views of terms (M', B, m, q), and of which terms these are.
 
-        Atoms that differ in their mode alone are called together where they see matrices of one size: a small decomposition is
-        mostly overhead, on a GPU about a millisecond of it, and a cube has its modes done at once.
+        Atoms that differ in their mode alone, and see matrices of one size, are evaluated in one call: a small decomposition is
+        mostly overhead, on a GPU about a millisecond of it. For a cube all modes are one call.
         """
         xp = array_namespace(T)
         views: list[Array] = []
@@ -370,17 +381,17 @@ class _Terms:
             views.append(atom.view(T[m if T.shape[0] > 1 else 0, ...]))
             kind = type(atom) if vars(atom).keys() == {"mode"} else atom
             groups.setdefault((kind, tuple(views[m].shape)), []).append(m)
-        of_term: dict[int, Array] = {}
+        result_of_term: dict[int, Array] = {}
         for terms in groups.values():
             # Stacking one matrix costs as much as unfolding it.
             stack = views[terms[0]][None, ...] if len(terms) == 1 else xp.stack([views[m] for m in terms])
             results = evaluate(self.terms[terms[0]][1], stack, terms)
-            for place, m in enumerate(terms):
-                of_term[m] = results[place] if isinstance(results, list) else results[place, ...]
-        return xp.stack([of_term[m] for m in range(len(self.terms))])
+            for i, m in enumerate(terms):
+                result_of_term[m] = results[i] if isinstance(results, list) else results[i, ...]
+        return xp.stack([result_of_term[m] for m in range(len(self.terms))])
 
     def bound_to(self, shape: tuple[int, ...]) -> Self:
-        """Check modes and weights, leave terms without weight out, and merge equal ones: one has a closed proximal point."""
+        """Check modes and weights, drop terms of weight zero, and merge equal ones: one term has a closed proximal point."""
         weight_of: dict[Atom, Any] = {}
         for weight, atom in self.terms:
             if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
@@ -433,7 +444,8 @@ class _Terms:
 
 def _relative_length(change: Array, size: Array) -> Array:
     """Compare the lengths of changes (M, B, ...) with those of sizes, over all terms: (B,)."""
-    xp, axes = array_namespace(change), (0, *range(2, change.ndim))
+    xp = array_namespace(change)
+    axes = (0, *range(2, change.ndim))
     change_length = xp.sqrt(xp.sum(change**2, axis=axes))
     length = xp.sqrt(xp.sum(size**2, axis=axes))
     # Where there is no size there is nothing to compare with, and the change alone would depend on the units.
@@ -457,7 +469,8 @@ class Overlap(_Terms):
         proportion, which gives the harmonic mean of the dual norms: 1.00 to 1.26 times the true value. All of the error goes
         to the term with the largest weight: no dual norm of an atom exceeds the length.
         """
-        xp, weights = array_namespace(G), self._weights(G)
+        xp = array_namespace(G)
+        weights = self._weights(G)
         slack = error / xp.max(weights, axis=0)
         if split is None:
             norms = self._dual_norms(G[None, ...])
@@ -488,7 +501,7 @@ class Overlap(_Terms):
         return xp.sum(split.parts, axis=0) * level - xp.sum(split.duals, axis=0)
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
-        """Take the proximal point of ``W + V_m / rho`` for each term; what was cut off becomes the new force."""
+        """Take the proximal point of ``W + V_m / rho`` for each term; what shrinking removes is the new dual."""
         rho = rho / len(self.terms)
         level = array_namespace(rho).reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         # In place: for a large batch fresh memory costs as much as the arithmetic.
@@ -531,7 +544,8 @@ class Latent(_Terms):
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
         """Evaluate the largest dual norm over weight, exactly; the smallest weight is that of the error."""
-        xp, weights = array_namespace(G), self._weights(G)
+        xp = array_namespace(G)
+        weights = self._weights(G)
         norms = self._dual_norms(G[None, ...])
         return xp.max(norms / weights, axis=0) + error / xp.min(weights, axis=0)
 
@@ -558,11 +572,13 @@ class Latent(_Terms):
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
         """Share the difference of W and the sum of the parts out evenly, then take each part's proximal point."""
-        xp, count = array_namespace(W), len(self.terms)
+        xp = array_namespace(W)
+        count = len(self.terms)
         rho = rho * count
         level = xp.reshape(rho, (-1, *(1,) * (W.ndim - 1)))
         excess = (xp.sum(split.anchors, axis=0) - W)[None, ...] / count
-        duals, copies = split.duals + level * excess, split.anchors - excess
+        duals = split.duals + level * excess
+        copies = split.anchors - excess
         parts = self._prox(copies - duals / level, alpha / rho)
         return Split(parts, duals, relax * parts + (1.0 - relax) * copies)
 
@@ -593,7 +609,9 @@ class Blocks:
 
     def blocks(self, W: Array) -> list[Array]:
         """Cut a batch (B, p) into the tensors of its blocks."""
-        xp, blocks, first = array_namespace(W), [], 0
+        xp = array_namespace(W)
+        blocks = []
+        first = 0
         flat = xp.reshape(W, (W.shape[0], -1))
         for shape in self.shapes:
             size = math.prod(shape)
@@ -606,7 +624,7 @@ class Blocks:
         xp = array_namespace(blocks[0])
         return xp.concat([xp.reshape(block, (block.shape[0], -1)) for block in blocks], axis=1)
 
-    def _apart(self, split: Split | None) -> list[Split | None]:
+    def _splits_of_blocks(self, split: Split | None) -> list[Split | None]:
         """List the splits of the blocks."""
         if split is None:
             return [None] * len(self.penalties)
@@ -615,7 +633,7 @@ class Blocks:
             for parts, duals, anchors in zip(split.parts, split.duals, split.anchors, strict=True)
         ]
 
-    def _together(self, splits: Sequence[Split]) -> Split:
+    def _joined_splits(self, splits: Sequence[Split]) -> Split:
         """Hold the splits of the blocks as one."""
         return Split(
             parts=tuple(split.parts for split in splits),
@@ -625,17 +643,17 @@ class Blocks:
 
     def _with_blocks(self, W: Array, split: Split | None = None) -> Iterator[tuple[Any, Array, Any]]:
         """Go through the blocks: the penalty of each, its tensors and its split."""
-        return zip(self.penalties, self.blocks(W), self._apart(split), strict=True)
+        return zip(self.penalties, self.blocks(W), self._splits_of_blocks(split), strict=True)
 
     def value(self, W: Array, split: Split | None = None) -> Array:
         """Sum over the blocks."""
-        return sum(penalty.value(block, its_split) for penalty, block, its_split in self._with_blocks(W, split))
+        return sum(penalty.value(block, block_split) for penalty, block, block_split in self._with_blocks(W, split))
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
         """Take the largest over the blocks; all of the error may be in any of them."""
         xp = array_namespace(G)
         norms = [
-            penalty.dual_norm(block, its_split, error) for penalty, block, its_split in self._with_blocks(G, split)
+            penalty.dual_norm(block, block_split, error) for penalty, block, block_split in self._with_blocks(G, split)
         ]
         return xp.max(xp.stack(norms), axis=0)
 
@@ -651,34 +669,36 @@ class Blocks:
 
     def start(self, W: Array) -> Split:
         """Start every block."""
-        return self._together([penalty.start(block) for penalty, block, _ in self._with_blocks(W)])
+        return self._joined_splits([penalty.start(block) for penalty, block, _ in self._with_blocks(W)])
 
     def pull(self, split: Split, rho: Array) -> Array:
         """Pull every block."""
-        pairs: Any = zip(self.penalties, self._apart(split), strict=True)
-        return self._joined([penalty.pull(its_split, rho) for penalty, its_split in pairs])
+        pairs: Any = zip(self.penalties, self._splits_of_blocks(split), strict=True)
+        return self._joined([penalty.pull(block_split, rho) for penalty, block_split in pairs])
 
     def push(self, split: Split, W: Array, alpha: Array, rho: Array, relax: float) -> Split:
-        """Advance every block."""
+        """Update parts and duals of every block."""
         blocks = self._with_blocks(W, split)
-        return self._together(
-            [penalty.push(its_split, block, alpha, rho, relax) for penalty, block, its_split in blocks]
+        return self._joined_splits(
+            [penalty.push(block_split, block, alpha, rho, relax) for penalty, block, block_split in blocks]
         )
 
     def residuals(self, before: Split, after: Split, W: Array, rho: Array) -> tuple[Array, Array]:
         """Take the largest over the blocks."""
-        xp, disagreements, motions = array_namespace(W), [], []
-        for (penalty, block, its_split), split_before in zip(
-            self._with_blocks(W, after), self._apart(before), strict=True
+        xp = array_namespace(W)
+        disagreements = []
+        motions = []
+        for (penalty, block, block_split), split_before in zip(
+            self._with_blocks(W, after), self._splits_of_blocks(before), strict=True
         ):
-            disagreement, motion = penalty.residuals(split_before, its_split, block, rho)
+            disagreement, motion = penalty.residuals(split_before, block_split, block, rho)
             disagreements.append(disagreement)
             motions.append(motion)
         return xp.max(xp.stack(disagreements), axis=0), xp.max(xp.stack(motions), axis=0)
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Tidy every block."""
-        tidied = [penalty.tidy(block, its_split) for penalty, block, its_split in self._with_blocks(W, split)]
+        tidied = [penalty.tidy(block, block_split) for penalty, block, block_split in self._with_blocks(W, split)]
         return array_namespace(W).reshape(self._joined(tidied), W.shape)
 
     @property

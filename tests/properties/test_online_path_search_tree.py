@@ -10,7 +10,9 @@ from tracelearn import (
     TensorClassifier,
     TensorRegressor,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
 )
 
 pytestmark = pytest.mark.slow
@@ -85,6 +87,26 @@ def test_an_online_classifier_proves_its_answer_whatever_classes_come_first(data
 
 
 @tries(
+    30, data=datasets(), options=OPTIONS, n_alphas=st.integers(1, 6), loss=st.sampled_from(["squared_error", "huber"])
+)
+def test_a_path_is_proven_at_every_alpha_or_reports_the_gap(data, options, n_alphas, loss):
+    options = dict(options)
+    options["ridges"] = [options.pop("ridge")]
+    del options["alpha"]
+    model = TraceNormRegressorCV(n_alphas, cv=2, loss=loss, **options)
+    found, warned = attempt(lambda: model.fit(data.X, data.y, data.weight), data.arrays)
+    if found is None:
+        return
+    assert_certified(model, model.tol, warned)
+    path, _ = attempt(lambda: model.path_, [])
+    assert np.isfinite(model.coef_path_).all()
+    assert np.isfinite(model.intercept_path_).all()
+    assert np.isfinite(path["alpha"]).all()
+    assert np.all(path["gap"] >= 0.0)
+    OUTCOMES["certified"] += 1
+
+
+@tries(
     25,
     data=datasets(least=2),
     penalty=st.sampled_from(["overlapped", "latent"]),
@@ -106,6 +128,41 @@ def test_a_search_finds_a_proven_model_or_says_why_not(data, penalty, classify, 
     assert np.isfinite(model.score_path_).all()
     again, _ = attempt(fit, data.arrays)
     assert bits(again.coef_, again.alpha_, again.score_path_) == bits(model.coef_, model.alpha_, model.score_path_)
+
+
+@tries(
+    30,
+    seed=st.integers(0, 2**32 - 1),
+    shape=st.sampled_from([(3, 4), (2, 3, 3), (6,)]),
+    groups=st.integers(4, 12),
+    each=st.integers(4, 11),
+    level=st.sampled_from([0.0, 1.0, 10.0, 30.0, 1000.0]),
+    signal=st.sampled_from([0.1, 0.25, 0.5, 1.0]),
+    scoring=st.sampled_from(["accuracy", "balanced_accuracy", "r2", "neg_mean_squared_error"]),
+    n_alphas=st.sampled_from([6, 12, 20]),
+)
+def test_a_search_is_never_worse_than_the_same_alphas_given_by_hand(
+    seed, shape, groups, each, level, signal, scoring, n_alphas
+):
+    """Groups of samples differ in level and in targets, and are held out whole: errors then have several minima."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(groups), each)
+    y = rng.standard_normal(len(group)) + rng.choice([0.0, 1.0, 3.0]) * rng.standard_normal(groups)[group]
+    classify = scoring.endswith("accuracy")
+    y = np.where(y > np.median(y), 1.0, -1.0) if classify else y
+    X = rng.standard_normal((len(y), *shape)) + signal * np.multiply.outer(y, rng.standard_normal(shape))
+    X += level * rng.standard_normal((groups, shape[0], *(1,) * (len(shape) - 1)))[group]
+    make = TraceNormClassifierCV if classify else TraceNormRegressorCV
+    # Both have the same iterations; our own grid is given fewer than alphas by hand, unless max_iter says otherwise.
+    options = {"cv": 4, "scoring": scoring, "max_iter": 12}
+    own, warned = attempt(lambda: make(alphas=n_alphas, **options).fit(X, y, groups=group), [X, y])
+    alphas = own.alphas_[0] * np.geomspace(1.0, own.eps, n_alphas)
+    hand, _ = attempt(lambda: make(alphas=alphas, **options).fit(X, y, groups=group), [X, y])
+    if classify and not np.any(hand.coef_):
+        return  # an alpha by hand may leave no weights; of our own the next one is taken then
+    # Paths are walked in single precision, where alphas of the two grids are not quite the same.
+    assert own.best_score_ >= hand.best_score_ - 1e-3 * max(1.0, abs(hand.best_score_))
+    assert_certified(own, own.tol, warned)
 
 
 @tries(30, data=datasets(), options=OPTIONS)
@@ -138,7 +195,7 @@ def test_folds_are_the_same_as_numbers_in_any_order_from_either_end_and_as_masks
         "from the end": [(np.flatnonzero(own) - n, np.flatnonzero(~own)) for own in masks],
         "list": [(np.flatnonzero(own).tolist(), np.flatnonzero(~own).tolist()) for own in masks],
     }
-    models = [TensorRegressor(alphas=3, views=None, cv=cv).fit(X, y) for cv in kinds.values()]
+    models = [TraceNormRegressorCV(alphas=3, cv=cv).fit(X, y) for cv in kinds.values()]
     for other in models[1:]:
         np.testing.assert_array_equal(other.score_path_, models[0].score_path_)
         np.testing.assert_array_equal(other.score_path_se_, models[0].score_path_se_)

@@ -35,13 +35,14 @@ __all__ = [
 ]
 
 _BLOCK = 128  # rows of a diagonal block of a Cholesky factor
-_LARGE, _LARGE_BLOCK = 4096, 2048  # of a factor elsewhere than on a processor: up to the first it is inverted
-_SMALL = 500_000  # numbers in samples whose products one thread does about as fast
+_LARGE = 4096  # rows of a factor up to which it is inverted on a GPU
+_LARGE_BLOCK = 2048  # rows of a diagonal block of a larger factor on a GPU
+_SMALL = 500_000  # samples of at most so many numbers are multiplied about as fast by one thread
 _BLOCK_BYTES = 16 << 20  # of rows that are weighted at once: they stay in cache
 
 
 def positive_part(x: Array) -> Array:
-    """Replace what is below zero by zero, exactly; three times as fast on small arrays as the standard's clip."""
+    """Replace negative numbers by zero; on small arrays three times as fast as ``clip`` of the array API."""
     return 0.5 * (x + abs(x))
 
 
@@ -67,8 +68,8 @@ def shrink(M: Array, threshold: Array) -> Array:
     square, Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
-    # Eigenvalues of the gram are exact to eps sigma_max^2, so singular values to sqrt(eps) sigma_max and no better.
-    # A threshold of zero changes nothing, so it needs no such accuracy.
+    # Eigenvalues of the gram have an error of eps sigma_max^2, so singular values one of sqrt(eps) sigma_max. A lower threshold
+    # needs an SVD, except zero, which changes nothing.
     coarse = math.sqrt(float(xp.finfo(M.dtype).eps)) * sigma[..., -1:]
     if bool(xp.any((level < coarse) & (level > 0))):
         U, sigma, Vt = xp.linalg.svd(M, full_matrices=False)
@@ -79,7 +80,7 @@ def shrink(M: Array, threshold: Array) -> Array:
 
 
 def _suits_products(M: Array, threshold: Array) -> bool:
-    """Tell whether matrices are many, not of a few rows, and their thresholds not tiny, where many steps would be needed."""
+    """Tell whether matrices are many, of 6 to 64 rows, and their thresholds not so small that many steps would be needed."""
     m = M.shape[-2]
     return 6 <= m <= 64 and m * threshold.size >= 200 and bool(np.all(np.sum(M**2, axis=(-2, -1)) < 1e3 * threshold**2))
 
@@ -88,8 +89,9 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
     """Shrink singular values in single precision without decompositions, which for small matrices take twice as long.
 
     With x the eigenvalues of the gram over ``level**2``, those of ``H = max(x, 1) = (x + 1 + |x - 1|) / 2`` come from the matrix
-    sign of ``x - 1``, and what is left of each singular value is ``1 - H**-0.5``: off by a quarter of a per cent of the level
-    at most, where it is within one per cent of it, which suits what single precision is for. Zero is exactly zero.
+    sign of ``x - 1``, and each singular value is multiplied by ``1 - H**-0.5``. The error is largest for values within one per
+    cent of the level, and there at most a quarter of a per cent of it: enough for what single precision is used for. Matrices
+    whose singular values are all below the level become exactly zero.
     """
     d = np.arange(M.shape[-2])  # of diagonals
     X = M @ np.matrix_transpose(M) / level**2
@@ -107,24 +109,25 @@ def _shrink_by_products(M: Array, level: Array) -> Array:
         sign = sign @ square
         np.matmul(sign, sign, out=square)
     root = (0.5 * size / (1.0 + size)) * (X + X @ sign)
-    root[..., d, d] += 1.0 / (1.0 + size[..., 0])  # H over its bound; from here on to its root, and the inverse of that
+    root[..., d, d] += 1.0 / (1.0 + size[..., 0])  # H over its bound; then its root, by steps
     inverse = None
     for a, b in _cubics((1.0 + largest) ** -0.5):
         step = -b * (root if inverse is None else inverse @ root)
         step[..., d, d] += a
-        inverse, root = step if inverse is None else step @ inverse, root @ step
-    keep = inverse * -((1.0 + size) ** -0.5)
-    keep[..., d, d] += 1.0
-    # Where all singular values are below the level, what is left is exactly zero.
+        inverse = step if inverse is None else step @ inverse
+        root = root @ step
+    factor = inverse * -((1.0 + size) ** -0.5)
+    factor[..., d, d] += 1.0
     is_above = np.sum(sign[..., d, d], axis=-1) > 1.0 - len(d)
-    return (keep * is_above[..., None, None]) @ M
+    return (factor * is_above[..., None, None]) @ M
 
 
 def _cubics(least: float) -> Iterator[tuple[float, float]]:
-    """Bring numbers from ``least`` to 1 near 1 by steps ``x (a - b x**2)``, the best of this form (Chen and Chow, 2014)."""
+    """Yield (a, b) of the steps ``x (a - b x**2)`` that bring all x in [``least``, 1] near 1 soonest (Chen and Chow, 2014)."""
     while least < 0.9999:
         scale = math.sqrt(3.0 / (1.0 + least + least**2))
-        a, b = 1.5 * scale, 0.5 * scale**3
+        a = 1.5 * scale
+        b = 0.5 * scale**3
         yield a, b
         least = least * (a - b * least**2)
 
@@ -149,7 +152,9 @@ def pairwise_grams(
     -------
     arrays of shape (K - 1, q, K - 1, q), (K - 1, q, K - 1) and (K - 1, K - 1)
     """
-    xp, (n, q), K = array_namespace(share), X.shape, coupling.shape[1]
+    xp = array_namespace(share)
+    n, q = X.shape
+    K = coupling.shape[1]
     kind = {"dtype": share.dtype, "device": device(share)}
     pairs = [(k, m) for m in range(K) for k in range(m)]
     grams = [xp.zeros((q, q), **kind) for _ in pairs]
@@ -160,11 +165,11 @@ def pairwise_grams(
         block = slice(start, min(start + step, n))
         rows = X if is_sparse(X) else X[block, :]
         rows = rows if origin is None or is_sparse(X) else rows - origin
-        for place, (k, m) in enumerate(pairs):
+        for i, (k, m) in enumerate(pairs):
             weight = share[block] * coupling[block, k] * coupling[block, m]
-            grams[place] += _gram_of_block(rows, weight, single=single)
-            sums[place] = sums[place] + weight @ rows
-            totals[place] = totals[place] + xp.sum(weight)
+            grams[i] += _gram_of_block(rows, weight, single=single)
+            sums[i] = sums[i] + weight @ rows
+            totals[i] = totals[i] + xp.sum(weight)
     inside = xp.zeros((K - 1, q, K - 1, q), **kind)
     cross = xp.zeros((K - 1, q, K - 1), **kind)
     corner = xp.zeros((K - 1, K - 1), **kind)
@@ -192,7 +197,7 @@ def scaled_rows(X: Any, factor: Array) -> Any:
 
 
 def squared(X: Any) -> Any:
-    """Square every number; zeros of sparse rows stay out of it."""
+    """Square every number; sparse rows stay sparse."""
     return X.multiply(X) if is_sparse(X) else X**2
 
 
@@ -212,9 +217,9 @@ def project_columns(M: Array, like: Array) -> Array:
 def trace_norms(M: Array) -> Array:
     """Sum the singular values of matrices (..., m, q), m <= q.
 
-    Never from below, but for rounding: the lengths of the rows of ``Q'M`` sum to at least the trace norm for any
-    orthonormal Q, and to just that where Q are the left singular vectors. Those of the gram are good enough, while its
-    eigenvalues are not: they would turn every zero into sqrt(eps), which a tight certificate sees.
+    The result is never too small, but for rounding: for any orthonormal Q the lengths of the rows of ``Q'M`` sum to at least the
+    trace norm, with equality for the left singular vectors. Q are the eigenvectors of the gram. The roots of its eigenvalues
+    would be too inexact: they turn every zero into sqrt(eps), which would loosen the duality gap.
     """
     xp = array_namespace(M)
     # In units of the largest entry: the gram of entries beyond 1e154 overflows where M itself does not.
@@ -242,7 +247,7 @@ def spectral_norms(M: Array) -> Array:
 def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
     """Find a scale (p,) for every entry from the variances (p,): a product of one scale for each mode.
 
-    They are relative: where all entries vary alike every scale is one. A slice that does not vary keeps its scale.
+    They are relative: where all entries vary alike every scale is one. A slice that does not vary has scale one.
 
     Examples
     --------
@@ -262,7 +267,7 @@ def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
         others = tuple(m for m in range(len(shape)) if m != mode)
         share = xp.mean(v, axis=others) if others else v
         share = share / xp.where(total > 0, total, xp.ones_like(total))
-        # A millionth of the usual scale is noise of a sensor that was off: dividing by it would make it loud.
+        # A scale of a millionth of the mean is noise of a sensor that was off, which a division would blow up.
         share = xp.where(share > 1e-12, share, xp.ones_like(share))
         squares = squares * xp.reshape(share, tuple(size if m == mode else 1 for m in range(len(shape))))
     return xp.reshape(xp.sqrt(squares), (-1,))
@@ -274,12 +279,14 @@ def mode_scales(variance: Array, shape: Sequence[int]) -> Array:
 def cholesky_solver(matrix: Array, shift: float) -> Callable[[Array], Array]:
     """Factor a matrix with a shift on its diagonal; return the function that solves ``(matrix + shift I) w = r`` for rows r.
 
-    For a small matrix it multiplies with the inverse of the factor. Elsewhere than on a processor many small products wait for
-    each other, and so do the rows of an inverse.
+    A small factor is inverted, a large one is used block by block. On a GPU, where many small products wait for each other,
+    factors are inverted up to a larger size and blocks are larger.
     """
-    xp, p, is_numpy = array_namespace(matrix), matrix.shape[0], isinstance(matrix, np.ndarray)
+    xp = array_namespace(matrix)
+    p = matrix.shape[0]
+    is_numpy = isinstance(matrix, np.ndarray)
     for is_lifted in (False, True):
-        if is_lifted:  # positive definite but for rounding: lift the spectrum by what that is worth
+        if is_lifted:  # positive definite but for rounding: add the rounding error to the diagonal
             largest = float(xp.max(xp.abs(xp.linalg.diagonal(matrix) + shift)))
             shift += 10 * p * float(xp.finfo(matrix.dtype).eps) * largest
         try:
@@ -323,13 +330,16 @@ class _Substitution:
     def solve(self, rows: Array) -> Array:
         """Solve ``L L' w = r`` for every row r."""
         self._solves += 1
-        L, is_numpy = self._L, isinstance(self._L, np.ndarray)
+        L = self._L
+        is_numpy = isinstance(self._L, np.ndarray)
         if self._inverse is None and is_numpy and self._solves > 100:
             self._inverse = _invert_lower(L)
         if self._inverse is not None:
             return _times_inverse(self._inverse, rows)
         if not self._blocks:
-            size, step, inv = L.shape[0], _BLOCK if is_numpy else _LARGE_BLOCK, array_namespace(rows).linalg.inv
+            size = L.shape[0]
+            step = _BLOCK if is_numpy else _LARGE_BLOCK
+            inv = array_namespace(rows).linalg.inv
             parts = [slice(start, min(start + step, size)) for start in range(0, size, step)]
             self._blocks = [(part, inv(L[part, part])) for part in parts]
         W = array_namespace(rows).zeros_like(rows)
@@ -355,10 +365,11 @@ def _invert_lower(L: Array) -> Array:
     if size <= 96:
         return xp.linalg.inv(L)
     half = size // 2
-    top, bottom = _invert_lower(L[:half, :half]), _invert_lower(L[half:, half:])
+    top = _invert_lower(L[:half, :half])
+    bottom = _invert_lower(L[half:, half:])
     corner = -(bottom @ (L[half:, :half] @ top))
-    nothing = xp.zeros((half, size - half), dtype=L.dtype, device=device(L))
-    return xp.concat([xp.concat([top, nothing], axis=1), xp.concat([corner, bottom], axis=1)])
+    zeros = xp.zeros((half, size - half), dtype=L.dtype, device=device(L))
+    return xp.concat([xp.concat([top, zeros], axis=1), xp.concat([corner, bottom], axis=1)])
 
 
 _controller = cache(ThreadpoolController)  # looked for once, when it is first needed
@@ -367,8 +378,8 @@ _controller = cache(ThreadpoolController)  # looked for once, when it is first n
 class _OneThread:
     """Limits linear algebra of the whole process to one thread while anybody wants that.
 
-    The limit is one for all threads of Python: each that restored what it had found on entering would at times restore the
-    limit of another, so the first to enter sets it and the last to leave restores it.
+    The limit is shared by all threads of Python, so the first to enter sets it and the last to leave restores it: if each
+    restored the limit that it met, it could restore that of another thread.
     """
 
     def __init__(self) -> None:
@@ -410,15 +421,15 @@ def one_thread() -> AbstractContextManager[None]:
 
 @contextmanager
 def few_threads(X: Any) -> Iterator[None]:
-    """Use one thread of linear algebra where samples are small arrays in memory; leave all others as they are.
+    """Use one thread of linear algebra if X is a small array in memory; else change nothing.
 
     A thread of BLAS or PyTorch that waits for another one does so in a busy loop. Where cores are taken, small products then
     take a hundred times as long as on one thread; where they are free, a second thread gains nothing on them.
     """
     is_query = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")  # it would count its rows first
     shape = None if is_query else getattr(X, "shape", None)
-    small = isinstance(shape, tuple) and not hasattr(X, "dask") and math.prod(shape) <= _SMALL
-    with one_thread() if small else nullcontext():
+    is_small = isinstance(shape, tuple) and not hasattr(X, "dask") and math.prod(shape) <= _SMALL
+    with one_thread() if is_small else nullcontext():
         yield
 
 
@@ -433,22 +444,24 @@ def conjugate_gradients(
 ) -> Array:
     """Solve ``(operator + shift I) w = r`` for every row r by conjugate gradients, scaled by a ``diagonal`` (R, p).
 
-    The residual ends at ``tol`` times that of ``start``, which by default is zero, or at rounding. It is looked at after so many
-    steps: on a device a look waits for all of them.
+    It ends when the residual is ``tol`` times that of ``start`` (by default zero), or rounding. That is tested every
+    ``look_every`` steps, since on a GPU a test waits for all steps before it.
     """
     xp = array_namespace(rows)
     W = xp.zeros_like(rows) if start is None else start
     residual = rows if start is None else rows - apply(W) - shift[:, None] * W
     scaled = residual / diagonal
-    direction, square = scaled, xp.sum(residual * scaled, axis=1)
+    direction = scaled
+    square = xp.sum(residual * scaled, axis=1)
     goal = tol**2 * square + float(xp.finfo(rows.dtype).eps) ** 2 * xp.sum(rows**2 / diagonal, axis=1)
-    ones, zeros = xp.ones_like(square), xp.zeros_like(square)
+    ones = xp.ones_like(square)
+    zeros = xp.zeros_like(square)
     for iteration in range(200):
         if iteration % look_every == 0 and bool(xp.all(square <= goal)):
             break
         image = apply(direction) + shift[:, None] * direction
         curvature = xp.sum(direction * image, axis=1)
-        # A row that is done rests: what is left of it is rounding, which a singular operator would make ever larger.
+        # A row that is done is not changed any more: its residual is rounding, which a singular operator would amplify.
         goes_on = (square > goal) & (curvature > 0)
         size = xp.where(goes_on, square / xp.where(goes_on, curvature, ones), zeros)[:, None]
         W = W + size * direction

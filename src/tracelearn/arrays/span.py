@@ -14,7 +14,7 @@ __all__ = ["Span", "short_basis", "span"]
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """What rows (n, p) span about an origin (p,), by principal components: those of more than 1e-10 of the largest variance."""
+    """The principal components of rows (n, p) about an origin (p,) with more than 1e-10 of the largest variance."""
 
     rows: Array
     origin: Any
@@ -24,8 +24,9 @@ class Span:
 
     @classmethod
     def of(cls, rows: Array, origin: Any = 0.0) -> Span:
-        """Decompose the products of rows."""
-        xp, centred = array_namespace(rows), rows - origin
+        """Decompose the matrix (n, n) of inner products of rows."""
+        xp = array_namespace(rows)
+        centred = rows - origin
         values, vectors = xp.linalg.eigh(centred @ xp.matrix_transpose(centred))
         first = min(count_true(values <= 1e-10 * values[-1]), values.shape[0] - 1)  # eigenvalues ascend
         return cls(rows, origin, vectors[:, first:], xp.sqrt(positive_part(values[first:])), vectors[:, :first])
@@ -37,15 +38,16 @@ class Span:
 
     @cached_property
     def basis(self) -> Array:
-        """The basis (p, r), which takes most of the time and is not needed for ridge regression."""
+        """The basis (p, r); computed when first asked for, since it is costly and ridge regression does not need it."""
         xp = array_namespace(self.rows)
         lengths = xp.where(self.lengths > 0, self.lengths, xp.ones_like(self.lengths))
         return xp.matrix_transpose(self.rows - self.origin) @ (self.vectors / lengths)
 
     @cached_property
     def is_exact(self) -> bool:
-        """Whether every component is either found to rounding or nothing at all."""
-        xp, lengths = array_namespace(self.rows), self.lengths
+        """Whether the components are accurate, none of them small, and those left out hold nothing but rounding."""
+        xp = array_namespace(self.rows)
+        lengths = self.lengths
         if not bool(lengths[0] > 1e-3 * lengths[-1]):
             return False
         dropped = xp.matrix_transpose(self.dropped_vectors) @ (self.rows - self.origin)
@@ -70,7 +72,8 @@ def span(rows: Array) -> tuple[Array, Array]:
 
 def short_basis(rows: Array) -> Array | None:
     """Find an orthonormal basis (p, r) of many rows (n, p) that span less than three quarters of all p dimensions."""
-    xp, p = array_namespace(rows), rows.shape[1]
+    xp = array_namespace(rows)
+    p = rows.shape[1]
     values, vectors = xp.linalg.eigh(xp.matrix_transpose(rows) @ rows)
     rank = count_true(values > 10.0 * p * float(xp.finfo(values.dtype).eps) * values[-1])
     return vectors[:, p - rank :] if 0 < rank < 0.75 * p else None

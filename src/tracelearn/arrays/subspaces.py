@@ -59,11 +59,12 @@ class Subspaces:
     def widened(self, rows: Array, *, size: int, least: int) -> Subspaces:
         """Add to every mode the directions in which tensors (m, p) leave the subspaces most.
 
-        As many for each mode as leave the core at no more than ``size`` numbers, and at least ``least`` where there are any.
+        Every mode gets the same number of directions, or fewer where it has no more: the largest number for which the core
+        has at most ``size`` entries, but at least ``least``.
         """
         xp = array_namespace(rows)
         T = xp.reshape(rows, (-1, *self.shape))
-        # Relative to the tensors themselves: what is left of those inside is rounding.
+        # Relative to the tensors: the residual of tensors that lie in the subspaces is nothing but rounding.
         length = xp.sqrt(xp.sum(rows**2))
         directions = []
         for mode, basis in enumerate(self.bases):
@@ -71,11 +72,11 @@ class Subspaces:
             directions.append(leading(M - basis @ (xp.matrix_transpose(basis) @ M), length))
 
         def counts(limit: int) -> list[int]:
-            """Count the directions of each mode, at most so many."""
+            """Count the new directions of each mode, at most ``limit``."""
             return [min(limit, int(added.shape[1])) for added in directions]
 
         def core_size(limit: int) -> int:
-            """Count the numbers of a core with so many directions more for each mode."""
+            """Count the entries of the core with up to ``limit`` new directions for each mode."""
             return math.prod(rank + count for rank, count in zip(self.core_shape, counts(limit), strict=True))
 
         limit = least
@@ -94,9 +95,9 @@ def fibres(T: Array, mode: int) -> Array:
 
 
 def leading(M: Array, length: Array | None = None) -> Array:
-    """Find the left singular vectors of a matrix, those of large values first, without what rounding could have made.
+    """Find the left singular vectors of a matrix, by decreasing singular value, those of rounding left out.
 
-    Rounding is judged by the largest singular value, or by a ``length``.
+    Values below 1e-10 of the largest one, or of ``length``, are rounding.
     """
     xp = array_namespace(M)
     U, sigma, _ = xp.linalg.svd(M, full_matrices=False)
@@ -105,12 +106,15 @@ def leading(M: Array, length: Array | None = None) -> Array:
 
 
 def _products(rows: Array, shape: tuple[int, ...], matrices: Sequence[Array]) -> Array:
-    """Multiply flat tensors of a shape with a matrix (I_n, r_n) along every mode: the last first, in one large product."""
-    xp, m, sizes = array_namespace(rows), rows.shape[0], list(shape)
-    T = xp.reshape(rows, (m, -1, sizes[-1])) @ matrices[-1]
+    """Multiply flat tensors of a shape with a matrix (I_n, r_n) along every mode."""
+    xp = array_namespace(rows)
+    m = rows.shape[0]
+    sizes = list(shape)
+    T = xp.reshape(rows, (m, -1, sizes[-1])) @ matrices[-1]  # the last mode first: one large product
     sizes[-1] = int(matrices[-1].shape[1])
     for mode, matrix in enumerate(matrices[:-1]):
-        before, after = math.prod(sizes[:mode]), math.prod(sizes[mode + 1 :])
+        before = math.prod(sizes[:mode])
+        after = math.prod(sizes[mode + 1 :])
         T = xp.matrix_transpose(matrix) @ xp.reshape(T, (m * before, sizes[mode], after))
         sizes[mode] = int(matrix.shape[1])
     return xp.reshape(T, (m, math.prod(sizes)))

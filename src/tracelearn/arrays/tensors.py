@@ -78,8 +78,8 @@ def refold(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
         raise ValueError(
             f"Expected the mode-{mode} unfolding of a {shape} tensor, got a matrix of shape {tuple(M.shape)}."
         )
-    back = sorted(range(len(shape)), key=axes.__getitem__)
-    return xp.permute_dims(xp.reshape(M, tuple(shape[axis] for axis in axes)), tuple(back))
+    inverse = sorted(range(len(shape)), key=lambda axis: axes[axis])
+    return xp.permute_dims(xp.reshape(M, tuple(shape[axis] for axis in axes)), tuple(inverse))
 
 
 def inner(A: Array, B: Array) -> float:

@@ -16,7 +16,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, available_memory, to_numbers
-from tracelearn.estimators.prediction import LinearScores, applied
+from tracelearn.estimators.prediction import LinearScores, apply_to_samples
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
@@ -31,7 +31,7 @@ __all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "setting
 
 
 def settings_of(model: Any) -> Settings:
-    """Gather the parameters of a ``TraceNormRegressor`` or ``TraceNormClassifier`` that say what is solved, and how."""
+    """Gather the parameters of a ``TraceNormRegressor`` or ``TraceNormClassifier`` that state the problem and the solver."""
     return Settings(
         loss=loss_named(model.loss, for_classes=isinstance(model, ClassifierMixin)),
         alpha=model.alpha,
@@ -48,11 +48,11 @@ def settings_of(model: Any) -> Settings:
 
 
 def reader_of(model: Any, *, classes: Any = None, may_grow: bool = False) -> Reader:
-    """Say how the samples and targets of an estimator are read; a classifier may know its classes before.
+    """Make the reader of the samples and targets of an estimator.
 
     Parameters
     ----------
-    classes : all labels that may occur, or those so far where they ``may_grow``; None: those that do
+    classes : all labels that may occur, or where they ``may_grow`` those so far; None takes the labels that occur
     """
     is_classifier = isinstance(model, ClassifierMixin)
     loss = loss_named(model.loss, for_classes=is_classifier)
@@ -84,7 +84,7 @@ class LinearModel(WeightsInModes, TensorInput):
     _warm_start: WarmStart | None = None
 
     def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
-        """Write all fitted attributes: nothing else does. Without a fit the weights stay as they are."""
+        """Write all fitted attributes: nothing else does. Where ``fitted`` is None the weights are not changed."""
         for name in ("classes_", "modes_", "feature_names_in_", "moments_"):
             if name in vars(self):
                 delattr(self, name)
@@ -137,10 +137,10 @@ class LinearModel(WeightsInModes, TensorInput):
             confound_coef=None if weights is None else xp.reshape(weights, (K, -1)),
             after=after,
         )
-        return applied(scores, X, confounds, self._spec)
+        return apply_to_samples(scores, X, confounds, self._spec)
 
     def _check_confounds(self, confounds: Any) -> None:
-        """Refuse a model of confounds without them, and confounds that it does not know."""
+        """Refuse samples that have not as many confounds as those of ``fit``."""
         expected = self._spec.n_confounds
         got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
         if got != expected:
@@ -227,7 +227,7 @@ class TraceNormModel(LinearModel):
         sample_weight : array of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
-            regression that was learned here is applied to new samples.
+            regression that was learned here is apply_to_samples to new samples.
         """
         settings = settings_of(self)
         raw = as_raw(X, y, sample_weight, confounds)

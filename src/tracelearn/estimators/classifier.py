@@ -80,6 +80,7 @@ class PredictsLabels(ClassifierMixin):
         return self._applied(partial(_log_probabilities, self._fitted_loss()), "predict_log_proba", X, confounds)
 
     def _fitted_loss(self) -> Loss:
+        """Return the loss of the fit, which for more than two classes may be another than ``loss`` names."""
         return loss_for(loss_named(self.loss, for_classes=True), self._spec.n_targets)
 
 

@@ -235,7 +235,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     def _summarised(
         self, X: Any, y: Any, sample_weight: Any, confounds: Any, classes: Any, before: Spec | None
     ) -> tuple[Spec, list[Moments]]:
-        """Sum the samples of each class up, and add them to those of samples before."""
+        """Sum up the moments of the samples of each class, in addition to those of earlier samples."""
         X, y, modes = unnamed(X, y, None if before is None else before.modes)
         samples = read_rows(
             X,
@@ -244,7 +244,8 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
             known_shape=None if before is None else before.sample_shape,
             known_names=None if before is None else before.feature_names,
         )
-        rows, shape = samples.rows, samples.sample_shape
+        rows = samples.rows
+        shape = samples.sample_shape
         labels, classes = read_labels(y, rows, classes)
         weight = read_weights(sample_weight, rows)
         C = None if confounds is None else read_confounds(confounds, len(rows))
@@ -293,13 +294,13 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         report = reporter(type(self).__name__, self.verbose)
         solved: dict[_Node, Fitted] = {}
 
-        def solve(part: Tree) -> Moments:
+        def solve(subtree: Tree) -> Moments:
             """Solve the nodes of a tree, the lower ones first, and return the moments of all classes below."""
-            if not isinstance(part, tuple):
-                return moments[part]
-            left, right = (solve(child) for child in part)
-            both = _with_target(left, -1.0) + _with_target(right, 1.0)
-            node = _node(part)
+            if not isinstance(subtree, tuple):
+                return moments[subtree]
+            first, second = (solve(child) for child in subtree)
+            both = _with_target(first, -1.0) + _with_target(second, 1.0)
+            node = _node(subtree)
             solved[node] = fit_linear(both, node_spec, settings, start=warm_starts.get(node), report=report)
             warn_of_fit(solved[node], settings, "TraceNormClassifier")
             return both
@@ -308,11 +309,13 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         return _Grown(tree, {node: solved[node] for node in _nodes(tree)}, node_spec, regression)
 
     def _shared(self) -> dict[str, Any]:
+        """Return the parameters that the classifiers of the nodes have as well."""
         return {name: getattr(self, name) for name in _SHARED}
 
     def _publish(self, spec: Spec, class_moments: list[Moments], grown: _Grown) -> None:
         """Write all fitted attributes: nothing else does."""
-        labels, fits = spec.classes.tolist(), list(grown.nodes.values())  # type: ignore[union-attr]
+        labels = spec.classes.tolist()
+        fits = list(grown.nodes.values())  # type: ignore[union-attr]
         for name in ("modes_", "feature_names_in_", "confound_coef_"):
             if name in vars(self):
                 delattr(self, name)
@@ -347,7 +350,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self._warm_starts = {node: start for node, start in starts.items() if start is not None}
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave solutions to start from out of pickles and files: nodes that go on begin anew, and end at the same weights."""
+        """Leave warm starts out of pickles and files: a loaded model learns on from zero, and reaches the same weights."""
         state: dict[str, Any] = dict(super().__getstate__())
         state.pop("_warm_starts", None)
         return state
@@ -361,7 +364,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         return as_tensors(self.coef_, self.sample_shape_, is_single=False)
 
     def _class_scores(self, X: Any, confounds: Any) -> Array:
-        """Score every class (n, K): by the weakest step of its path; classes that never came have minus infinity."""
+        """Score every class (n, K) by the smallest score along its path; classes without samples get minus infinity."""
         check_is_fitted(self)
         spec = self._spec
         X, _, _ = unnamed(X, 0, spec.modes)
@@ -386,14 +389,14 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second.
 
-        The score of a class is the weakest link of its path: the smallest of the scores of the steps that lead to it.
-        Only for the class where the descent ends are all of them positive.
+        The score of a class is the smallest of the scores of the nodes on its path, each with the sign of its side. All of them
+        are positive only for the class where the descent ends.
         """
         scores = self._class_scores(X, confounds)
         return scores[:, 1] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the label of each sample: where its descent of the tree ends."""
+        """Predict the label of each sample: the leaf at which its descent of the tree ends."""
         scores = self._class_scores(X, confounds)
         return self.classes_[np.argmax(scores, axis=1)]
 
@@ -461,17 +464,17 @@ def _class_scales(class_weight: Any, classes: Array, moments: list[Moments]) -> 
 
 
 def _joined(moments: dict[int, Moments], method: str) -> Tree:
-    """Join the classes whose means are closest, and so on until one tree is left."""
+    """Join the two classes, or trees, whose means are closest, again and again until there is one tree."""
     trees: list[Tree] = list(moments)
     if len(trees) > 1:
         means = np.stack([of_class.x_mean for of_class in moments.values()])
-        for left, right, *_ in linkage(means - means.mean(axis=0), method=method):
-            trees.append((trees[int(left)], trees[int(right)]))
+        for first, second, *_ in linkage(means - means.mean(axis=0), method=method):
+            trees.append((trees[int(first)], trees[int(second)]))
     return trees[-1]
 
 
 def _indexed(tree: Any, classes: Array) -> Tree:
-    """Replace the labels of a tree that a user has given by their index; every label must be there once."""
+    """Replace the labels of a user's tree by their indices; refuse a tree that has not every label once."""
     labels = classes.tolist()
     indexed = _indexed_leaves(tree, labels)
     leaves = sorted(_leaves(indexed))
@@ -510,7 +513,7 @@ def _node(tree: tuple[Tree, Tree]) -> _Node:
 
 
 def _nodes(tree: Tree) -> Iterator[_Node]:
-    """Walk the nodes from the root down, left before right."""
+    """Walk the nodes from the root down, the first side before the second."""
     if isinstance(tree, tuple):
         yield _node(tree)
         for child in tree:
@@ -518,18 +521,18 @@ def _nodes(tree: Tree) -> Iterator[_Node]:
 
 
 def _pruned(tree: Tree, with_samples: set[int]) -> Tree:
-    """Cut off the classes that have no samples; None where nothing is left."""
+    """Cut off the classes that have no samples; None where no class has any."""
     if not isinstance(tree, tuple):
         return tree if tree in with_samples else None
-    left, right = (_pruned(child, with_samples) for child in tree)
-    if left is None or right is None:
-        return right if left is None else left
-    return left, right
+    first, second = (_pruned(child, with_samples) for child in tree)
+    if first is None or second is None:
+        return second if first is None else first
+    return first, second
 
 
 def _ordered(tree: Tree) -> Tree:
-    """Put the side with the smallest index left, so that equal trees look equal and 1 means the later of two classes."""
+    """Put the side with the smallest class index first, so that equal trees compare equal and the second side is coded 1."""
     if not isinstance(tree, tuple):
         return tree
-    left, right = (_ordered(child) for child in tree)
-    return (left, right) if min(_leaves(left)) < min(_leaves(right)) else (right, left)
+    first, second = (_ordered(child) for child in tree)
+    return (first, second) if min(_leaves(first)) < min(_leaves(second)) else (second, first)

@@ -68,14 +68,18 @@ def lagged_moments(x: Array, y: Array, first: int, last: int) -> Moments:
     True
     """
     n, f = x.shape
-    L, begin, end = last - first + 1, max(last, 0), n + min(first, 0)
+    L = last - first + 1
+    begin = max(last, 0)
+    end = n + min(first, 0)
     m = end - begin
     if m < 1:
         return Moments.zero(L * f, y.shape[1])
     shift = x.mean(axis=0)
-    x, y_mean = x - shift, y[begin:end].mean(axis=0)
+    x = x - shift
+    y_mean = y[begin:end].mean(axis=0)
     Y = y[begin:end] - y_mean
-    row, cross = np.zeros((L, f, f)), np.zeros((L, f, y.shape[1]))
+    row = np.zeros((L, f, f))
+    cross = np.zeros((L, f, y.shape[1]))
     for start in range(0, m, _BLOCK_ROWS):
         stop = min(start + _BLOCK_ROWS, m)
         now = x[begin - first + start : begin - first + stop].T
@@ -86,14 +90,17 @@ def lagged_moments(x: Array, y: Array, first: int, last: int) -> Moments:
     # Lag l + 1 sees what lag l sees, and one time more at the beginning, one less at the end.
     before = -first - 1 - np.arange(L - 1)
     enters, leaves = x[begin + before], x[end + before]
-    gram, sums = np.empty((L, f, L, f)), np.empty((L, f))
-    gram[0], sums[0] = np.moveaxis(row, 0, 1), x[begin - first : end - first].sum(axis=0)
+    gram = np.empty((L, f, L, f))
+    sums = np.empty((L, f))
+    gram[0] = np.moveaxis(row, 0, 1)
+    sums[0] = x[begin - first : end - first].sum(axis=0)
     for j in range(L - 1):
         step = enters[j][:, None, None] * enters - leaves[j][:, None, None] * leaves
         gram[j + 1, :, 1:] = gram[j, :, :-1] + step
         gram[j + 1, :, 0] = row[j + 1].T
         sums[j + 1] = sums[j] + enters[j] - leaves[j]
-    gram, mean = gram.reshape(L * f, L * f), sums.ravel() / m
+    gram = gram.reshape(L * f, L * f)
+    mean = sums.ravel() / m
     gram = 0.5 * (gram + gram.T) - m * np.outer(mean, mean)
     return Moments(float(m), np.tile(shift, L) + mean, y_mean, gram, cross.reshape(L * f, -1), np.sum(Y**2, axis=0))
 
@@ -207,7 +214,8 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
     def partial_fit(self, X: Any, y: Any = None, segments: Any = None) -> Self:
         """Learn from more recordings, which begin where none was before; parameters are those of ``fit``."""
         spec, moments = self._summarised(X, y, segments)
-        past, start = getattr(self, "moments_", None), None
+        past = getattr(self, "moments_", None)
+        start = None
         if past is not None:
             self._check_like_before(moments)
             moments = past.scaled(float(self.forgetting)) + moments
@@ -216,7 +224,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         return self
 
     def _summarised(self, X: Any, y: Any, segments: Any) -> tuple[Spec, Moments]:
-        """Sum recordings up: the moments of their lagged features, and what is known of these as samples."""
+        """Check recordings; return the ``Spec`` of their lagged features, and the moments of these over all segments."""
         first, last = self._range()
         if y is None:
             raise ValueError(
@@ -277,13 +285,14 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         self._warm_start = fitted.warm_start
 
     def _range(self) -> tuple[int, int]:
-        given = (0, self.lags - 1) if isinstance(self.lags, Integral) else tuple(self.lags)
-        if len(given) != 2 or not all(isinstance(lag, Integral) for lag in given) or given[0] > given[1]:
+        """Check ``lags``; return the first and the last lag."""
+        limits = (0, self.lags - 1) if isinstance(self.lags, Integral) else tuple(self.lags)
+        if len(limits) != 2 or not all(isinstance(lag, Integral) for lag in limits) or limits[0] > limits[1]:
             raise ValueError(f"Expected lags to be a number of them, or the first and the last one, got {self.lags!r}.")
-        return int(given[0]), int(given[1])
+        return int(limits[0]), int(limits[1])
 
     def _padded(self, x: Array, y: Array | None, lags: tuple[int, int]) -> tuple[Array, Any]:
-        """Add the zeros that are beyond the ends of a segment; their targets are never looked at."""
+        """Add zeros beyond the ends of a segment, unless edges are dropped; targets there are never used."""
         if self.edges == "drop":
             return x, y
         first, last = lags
@@ -298,10 +307,12 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
             raise ValueError(f"Expected {self.n_features_in_} features, got {x.shape[1]}.")
         W = np.reshape(self.coef_, (-1, len(self.lags_), self.n_features_in_))
         predictions = np.full((len(x), len(W)), np.nan)
-        first, last = int(self.lags_[0]), int(self.lags_[-1])  # those of the weights
+        first = int(self.lags_[0])
+        last = int(self.lags_[-1])  # those of the weights
         for recording in _recordings(segments, len(x)):
             padded, _ = self._padded(x[recording], None, (first, last))
-            begin, end = max(last, 0), len(padded) + min(first, 0)
+            begin = max(last, 0)
+            end = len(padded) + min(first, 0)
             if end > begin:
                 total = sum(padded[begin - lag : end - lag] @ W[:, j].T for j, lag in enumerate(self.lags_))
                 start = recording.start + (0 if self.edges == "zero" else begin)

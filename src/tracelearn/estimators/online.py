@@ -70,7 +70,8 @@ class OnlineModel(TraceNormModel):
 
     def _refit(self, spec: Spec, moments: Moments) -> None:
         """Solve for moments, from the last solution."""
-        settings, name = settings_of(self), type(self).__name__
+        settings = settings_of(self)
+        name = type(self).__name__
         fitted = fit_linear(moments, spec, settings, start=self._warm_start, report=reporter(name, self.verbose))
         self._publish(spec, moments, fitted)
         warn_of_fit(fitted, settings, name, rounding=moments.rounding_share)
@@ -78,7 +79,7 @@ class OnlineModel(TraceNormModel):
     def _with_more(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any, *, may_grow: bool
     ) -> tuple[Spec, Moments]:
-        """Find the moments of the samples so far and of these, and what is known of them."""
+        """Return the ``Spec`` and the moments of all samples, those so far and these."""
         past = getattr(self, "moments_", None)
         if past is None and hasattr(self, "coef_"):
             raise ValueError(
@@ -98,14 +99,14 @@ class OnlineModel(TraceNormModel):
             spec, moments = summarise(raw, reader_of(self, may_grow=True))
             if classes is None:
                 return spec, moments
-            named = replace(spec, classes=classes)
-            return named, recoded(moments, spec, named)
+            spec_with_classes = replace(spec, classes=classes)
+            return spec_with_classes, recoded(moments, spec, spec_with_classes)
         self._check_confounds(confounds)
         check_place(X, past.x_mean, f"{type(self).__name__}.partial_fit()")
-        known = reader.after(before)
+        reader_of_batch = reader.after(before)
         if classes is not None:
-            known = replace(known, targets=reader.targets)
-        spec, samples = read(raw, known)
+            reader_of_batch = replace(reader_of_batch, targets=reader.targets)
+        spec, samples = read(raw, reader_of_batch)
         return spec, samples.moments(recoded(past, before, spec).scaled(self.forgetting))
 
     @available_if(has_moments)
@@ -121,22 +122,22 @@ class OnlineModel(TraceNormModel):
         other : fitted model for samples of the same shape, or Moments
             Moments say nothing of classes: they must be coded as those of this model.
         """
-        spec, moments, others = self._aligned(other)
-        self._refit(spec, moments + others)
+        spec, moments, other_moments = self._aligned(other)
+        self._refit(spec, moments + other_moments)
         return self
 
     @available_if(has_moments)
     @learning
     def unmerge(self, other: Any) -> Self:
         """Unlearn what another model, or Moments, learned: the opposite of ``merge``."""
-        spec, moments, others = self._aligned(other)
+        spec, moments, other_moments = self._aligned(other)
         before = self._spec.classes
         if before is not None and not np.array_equal(to_numpy(before), to_numpy(spec.classes)):
             raise ValueError(
                 "Expected a model of samples that this one has learned, got one with other classes: remove only what was "
                 "added before."
             )
-        self._refit(spec, moments.without(others))
+        self._refit(spec, moments.without(other_moments))
         return self
 
     @available_if(has_moments)
@@ -152,7 +153,8 @@ class OnlineModel(TraceNormModel):
             Where ``forgetting`` is below 1, weights are what it has left of them: ``forgetting ** k`` times those they came
             with, for samples that k calls of ``partial_fit`` followed.
         """
-        moments, spec = _moments_of(self), self._spec
+        moments = _moments_of(self)
+        spec = self._spec
         self._check_confounds(confounds)
         if isinstance(self, ClassifierMixin):
             self._refuse_balanced()
@@ -163,20 +165,21 @@ class OnlineModel(TraceNormModel):
         return self
 
     def _aligned(self, other: Any) -> tuple[Spec, Moments, Moments]:
-        """Return the moments of this model and of another, coded alike, and what is known of the samples of both."""
-        moments, spec = _moments_of(self), self._spec
+        """Return the common ``Spec`` of this model and another, and the moments of both, coded for the same classes."""
+        moments = _moments_of(self)
+        spec = self._spec
         if isinstance(self, ClassifierMixin):
             self._refuse_balanced()
-        others = other if isinstance(other, Moments) else _moments_of(other)
-        others = others.moved_to(moments.gram)
+        other_moments = other if isinstance(other, Moments) else _moments_of(other)
+        other_moments = other_moments.moved_to(moments.gram)
         if isinstance(other, Moments):
-            return spec, moments, others
-        self._check_like(other, others)
+            return spec, moments, other_moments
+        self._check_like(other, other_moments)
         if spec.classes is None:
-            return spec, moments, others
+            return spec, moments, other_moments
         both = replace(spec, classes=move_to(union(spec.classes, other.classes_), spec.classes))
-        others = recoded(others, replace(spec, classes=other.classes_), both)
-        return replace(both, n_targets=others.n_targets), recoded(moments, spec, both), others
+        other_moments = recoded(other_moments, replace(spec, classes=other.classes_), both)
+        return replace(both, n_targets=other_moments.n_targets), recoded(moments, spec, both), other_moments
 
     def _check_like(self, other: Any, moments: Moments) -> None:
         """Refuse a model that learned from samples of another kind."""
@@ -196,14 +199,15 @@ class OnlineModel(TraceNormModel):
                 f"Expected a model of as many confounds, {spec.n_confounds}, got one of {n_confounds}: only models of samples "
                 "of one kind can be merged."
             )
-        names, other_names = spec.feature_names, getattr(other, "feature_names_in_", None)
+        names = spec.feature_names
+        other_names = getattr(other, "feature_names_in_", None)
         if names is not None and other_names is not None and list(names) != list(other_names):
             raise ValueError(
                 "Expected a model with the same feature names, got others: bring the columns into one order."
             )
 
     def _refuse_balanced(self) -> None:
-        """Refuse weights of classes that depend on samples which are still to come."""
+        """Refuse balanced class weights, which depend on samples that are still to come."""
         if self.class_weight == "balanced":  # type: ignore[attr-defined]
             raise ValueError(
                 "Expected class_weight to be a dict or None for partial_fit, merge and forget, got 'balanced': the shares of "
@@ -212,7 +216,7 @@ class OnlineModel(TraceNormModel):
 
 
 def _expected_classes(before: Spec | None, classes: Any, *, may_grow: bool) -> Array | None:
-    """Find the classes that more samples may have: those of the first call, or None for any."""
+    """Return the classes that further samples may have: those of the first call, or None for any."""
     named = None if classes is None else np.unique(to_numpy(classes))
     if before is None:
         if named is None and not may_grow:

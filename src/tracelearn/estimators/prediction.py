@@ -17,14 +17,14 @@ from tracelearn.samples.checks import check_finite, float_dtype, read_confounds,
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import as_raw, is_dask
 
-__all__ = ["LinearScores", "applied"]
+__all__ = ["LinearScores", "apply_to_samples"]
 
 _BLOCK_BYTES = 16 << 20  # samples in single precision are widened block by block
 
 
 @dataclass(frozen=True, eq=False)
 class LinearScores:
-    """What becomes of a block of samples: ``after(X coef' + intercept)``. All that a worker must be sent."""
+    """The function ``after(X coef' + intercept)`` of a block of samples, with all that a worker of a cluster needs."""
 
     name: str  # of the estimator, for errors
     spec: Spec
@@ -40,7 +40,7 @@ class LinearScores:
         ).rows
         wide = widest(self.coef)["dtype"]
         coef = as_dtype(self.coef, wide)
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+        with np.errstate(over="ignore", invalid="ignore"):  # overflow is refused below
             scores = _products(rows, coef) + self.intercept
             if confounds is not None:
                 scores = scores + move_to(confounds, self.coef, wide) @ as_dtype(self.confound_coef, wide).T
@@ -54,7 +54,8 @@ def _products(rows: Array, coef: Array) -> Array:
     xp = array_namespace(coef)
     if is_sparse(rows) or rows.dtype == coef.dtype:
         return as_dtype(rows, coef.dtype) @ xp.matrix_transpose(coef)
-    n, step = rows.shape[0], max(1, block_bytes(rows, _BLOCK_BYTES) // (8 * rows.shape[1]))
+    n = rows.shape[0]
+    step = max(1, block_bytes(rows, _BLOCK_BYTES) // (8 * rows.shape[1]))
     starts = range(0, n, step)
     parts = [
         as_dtype(rows[start : min(start + step, n), :], coef.dtype) @ xp.matrix_transpose(coef) for start in starts
@@ -62,7 +63,7 @@ def _products(rows: Array, coef: Array) -> Array:
     return xp.concat(parts)
 
 
-def applied(scores: Callable[..., Array], X: Any, confounds: Any, spec: Spec) -> Any:
+def apply_to_samples(scores: Callable[..., Array], X: Any, confounds: Any, spec: Spec) -> Any:
     """Apply a model to samples: at once, block by block, or for a Dask array when it is computed."""
     if is_dask(X):
         from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used

@@ -15,8 +15,10 @@ def _mean(values: Array, weight: Array | None) -> Array:
     return (weight @ values) / xp.sum(weight)
 
 
-def r_squared(y: Array, found: Array, weight: Array | None = None) -> float:
-    """Average over targets the share of the variance of y that is explained; of a constant y all or nothing.
+def r_squared(y: Array, predicted: Array, weight: Array | None = None) -> float:
+    """Average over targets the share of the variance of y that is explained.
+
+    For a constant y it is 1 if every prediction is exact, else 0.
 
     Examples
     --------
@@ -26,14 +28,16 @@ def r_squared(y: Array, found: Array, weight: Array | None = None) -> float:
     0.5
     """
     xp = array_namespace(y)
-    found = xp.astype(found, y.dtype, copy=False)
-    left, spread = _mean((y - found) ** 2, weight), _mean((y - _mean(y, weight)) ** 2, weight)
-    ones, nothing = xp.ones_like(spread), xp.zeros_like(spread)
-    share = xp.where(spread > 0, 1.0 - left / xp.where(spread > 0, spread, ones), xp.where(left > 0, nothing, ones))
+    predicted = xp.astype(predicted, y.dtype, copy=False)
+    error = _mean((y - predicted) ** 2, weight)
+    spread = _mean((y - _mean(y, weight)) ** 2, weight)
+    ones = xp.ones_like(spread)
+    zeros = xp.zeros_like(spread)
+    share = xp.where(spread > 0, 1.0 - error / xp.where(spread > 0, spread, ones), xp.where(error > 0, zeros, ones))
     return float(xp.mean(share))
 
 
-def accuracy(y: Array, found: Array, weight: Array | None = None) -> float:
+def accuracy(y: Array, predicted: Array, weight: Array | None = None) -> float:
     """Find the share of labels that are right.
 
     Examples
@@ -44,6 +48,10 @@ def accuracy(y: Array, found: Array, weight: Array | None = None) -> float:
     0.75
     """
     xp = array_namespace(y)
-    right = xp.astype(y == found, xp.float32 if weight is None else weight.dtype)
+    is_right = xp.astype(y == predicted, xp.float32 if weight is None else weight.dtype)
     # Summed and divided here: a mean in single precision would not count beyond 2^24.
-    return int(xp.sum(xp.astype(y == found, xp.int64))) / y.shape[0] if weight is None else float(_mean(right, weight))
+    return (
+        int(xp.sum(xp.astype(y == predicted, xp.int64))) / y.shape[0]
+        if weight is None
+        else float(_mean(is_right, weight))
+    )

@@ -1,21 +1,23 @@
-"""Weights as a reader knows them: tensors, their factors and ranks in every mode, and the names that samples brought."""
+"""Weights for a reader: as tensors, with their factors and ranks in every mode, and the names of modes of the samples."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.arrays.tensors import mode_factors, n_rank
-from tracelearn.samples.modes import to_dataset
+from tracelearn.samples.modes import Mode, to_dataset
 
 __all__ = ["NamedWeights", "WeightsInModes", "as_tensors", "factors_of", "ranks_of", "target_names"]
 
 
 def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
-    """Say what the targets of a model are, and name those that have weights: of two classes the second."""
+    """Return "class" or "target", and the names of the targets that have weights: of two classes the second."""
     if hasattr(estimator, "classes_"):
         classes = to_numpy(estimator.classes_).tolist()
         return "class", classes[1:] if n_targets == 1 else classes
@@ -23,11 +25,30 @@ def target_names(estimator: Any, n_targets: int) -> tuple[str, list[Any]]:
 
 
 class NamedWeights:
-    """Weights that come back with the names of modes."""
+    """Weights that can be returned with the names of the modes of the samples."""
 
     sample_shape_: tuple[int, ...]
     coef_tensor_: Any
     patterns_: Any
+    _spec: Any
+
+    def name_modes(self, modes: Sequence[Mode]) -> Self:
+        """Name the modes of samples after ``fit``, where the samples brought no names or others.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tracelearn import TraceNormRegressor
+        >>> from tracelearn.samples.modes import Mode
+        >>> X = np.random.default_rng(0).normal(size=(50, 3, 4))
+        >>> channel, time = Mode("channel", np.array(["C3", "Cz", "C4"])), Mode("time", np.arange(4) / 10, "s")
+        >>> TraceNormRegressor().fit(X, X[:, 1, 2]).name_modes([channel, time]).to_xarray()["coef"].dims
+        ('channel', 'time')
+        """
+        check_is_fitted(self)
+        self._spec = replace(self._spec, modes=tuple(modes))
+        self.modes_ = tuple(modes)
+        return self
 
     def to_xarray(self) -> Any:
         """Return ``coef`` and ``patterns`` as a Dataset of xarray, with the names and coordinates of the samples of ``fit``.
@@ -42,12 +63,13 @@ class NamedWeights:
         >>> X = np.random.default_rng(0).normal(size=(50, 3, 4))
         >>> samples = xarray.DataArray(X, dims=("trial", "channel", "time"), coords={"channel": ["C3", "Cz", "C4"]})
         >>> model = TraceNormRegressor().fit(samples, X[:, 1, 2])
-        >>> found = model.to_xarray()
-        >>> found["patterns"].dims, float(found["coef"].sel(channel="Cz", time=2)) > 0.5
+        >>> weights = model.to_xarray()
+        >>> weights["patterns"].dims, float(weights["coef"].sel(channel="Cz", time=2)) > 0.5
         (('channel', 'time'), True)
         """
         check_is_fitted(self)
-        coef, patterns = to_numpy(self.coef_tensor_), to_numpy(self.patterns_)
+        coef = to_numpy(self.coef_tensor_)
+        patterns = to_numpy(self.patterns_)
         shape = tuple(self.sample_shape_)
         if coef.shape[coef.ndim - len(shape) :] != shape:
             raise ValueError(
@@ -116,5 +138,5 @@ def ranks_of(W: Array, n_modes: int, *, shares_modes: bool = False) -> Array:
 
 
 def _first_mode(W: Array, n_modes: int, shares_modes: bool) -> int:
-    """Find the first axis of the weights that is a mode: 1 where it is that of targets, each with modes of its own."""
+    """Find the first axis of the weights that is a mode: 1 where axis 0 counts targets that do not share modes, else 0."""
     return int(W.ndim > n_modes and not (shares_modes and W.shape[0] > 1))

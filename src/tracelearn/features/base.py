@@ -1,7 +1,7 @@
-"""What transformers of tensors share: learning from samples wherever they are, and applying what was learned in blocks.
+"""What transformers of tensors share: learning from samples wherever they are, and transforming them in blocks.
 
-A new transformer says four things, see ``TensorTransformer``. What is learned is small and is held as arrays of NumPy in double
-precision; ``transform`` returns arrays of the library, device and precision of its samples.
+A new transformer is a class of four methods, see ``TensorTransformer``. What is learned is small and is held as arrays of NumPy
+in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TAKES_LONG = "it would take long"  # why a search does not try a transformer tha
 
 
 class TensorTransformer(TransformerMixin, BaseEstimator):
-    """Learns from samples that are tensors, in memory, in blocks or on a cluster, and makes tensors of them.
+    """Learns from samples that are tensors, in memory, in blocks or on a cluster, and turns each into another tensor.
 
     A transformer is a class with these methods. None of them writes attributes: what they return is published here.
 
@@ -45,9 +45,9 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     ``attributes_from(summary, shape)``
         The fitted attributes that follow from the summary of all samples.
     ``past_summary()``
-        That summary again, from the fitted attributes: ``partial_fit`` adds to it.
+        The summary of the samples so far, rebuilt from the fitted attributes: ``partial_fit`` adds to it.
     ``transform_tensors(T)``
-        What becomes of a block.
+        The transformed block.
 
     These are overridden where they differ: ``output_shape_`` (by default that of a sample), ``numbers_per_sample`` (memory),
     ``why_not`` (the samples for which a search should not try it), and ``learn`` where one pass is not enough.
@@ -58,7 +58,9 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     _parameter_constraints: dict[str, list[Any]] = {}  # noqa: RUF012 - scikit-learn's convention: any value is taken
     modes_: Any = None  # of samples with names
     keeps_entries = True  # whether an entry of a transformed sample is that of the sample: flat samples then stay flat
-    learns_in_one_pass = True  # or it learns block by block where there is one pass over the samples alone
+    learns_in_one_pass = (
+        True  # if False, samples that can be read once only are learned block by block, as by partial_fit
+    )
     has_small_products = False  # products of many small matrices, which several threads of BLAS make slower
 
     # --- what each transformer says for itself -----------------------------------------------------------------------
@@ -89,7 +91,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return math.prod(shape)
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
-        """Say why a search should not try this transformer on such samples; an empty text where it should.
+        """Say why a search should not try this transformer on such samples; "" where it should.
 
         Parameters
         ----------
@@ -128,23 +130,24 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return self._in_blocks(self.transform_tensors, T, flat=False)
 
     def fit_samples(self, samples: TrainingSamples, earlier: TensorTransformer | None = None) -> Self:
-        """Learn from samples, after those that an ``earlier`` one of this kind has learned from; return this transformer."""
+        """Learn from samples, in addition to those of an ``earlier`` fitted transformer of this kind, if any."""
         self.publish(self._learned(samples, earlier))
         return self
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
-        """Return the fitted attributes that follow from samples, and from those that an ``earlier`` one has seen, if any."""
+        """Return the fitted attributes that follow from samples, and from those of an ``earlier`` fitted transformer, if any."""
         summary = samples.total(self.summarise_tensors, self.numbers_per_sample)
         return self.attributes_after(summary, samples.shape, earlier)
 
     def attributes_after(self, summary: Summary, shape: tuple[int, ...], earlier: Any) -> dict[str, Any]:
-        """Return the attributes that follow from the summary of new samples, and of those seen before, if any."""
+        """Return the attributes that follow from the summary of new samples, added to that of an ``earlier`` transformer."""
         if earlier is not None:
             summary = earlier.past_summary() + summary
         return {"n_samples_seen_": summary.n_samples, **self.attributes_from(summary, shape)}
 
     @learning
     def _fit(self, X: Any, sample_weight: Any, earlier: Any) -> Self:
+        """Learn from samples wherever they are, after those of ``earlier``, which may be this transformer."""
         X, _, modes = unnamed(X, 0, None if earlier is None else earlier.modes_)
         if modes is None and earlier is not None:
             modes = earlier.modes_
@@ -165,7 +168,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return self
 
     def _learned(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
-        """Return all fitted attributes."""
+        """Return all fitted attributes: what ``learn`` returns, and the shape of the samples."""
         learned = self.learn(samples, earlier)
         return {"sample_shape_": samples.shape, "n_features_in_": math.prod(samples.shape), **learned}
 
@@ -190,8 +193,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             values = self.transform(unnamed(X, 0, self.modes_)[0])
             return like_input(values, X, self.modes_) if self.keeps_entries else values
         if is_dask(X):
-            none = self._transform_in_memory(np.zeros((1, *X.shape[1:]), X.dtype))[:0]
-            return lazily(self._transform_in_memory, X, none)
+            empty = self._transform_in_memory(np.zeros((1, *X.shape[1:]), X.dtype))[:0]
+            return lazily(self._transform_in_memory, X, empty)
         raw = as_raw(X)
         if raw.in_memory:
             return self._transform_in_memory(X)
@@ -201,7 +204,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """Check and transform samples in memory."""
         X = X if hasattr(X, "shape") else np.asarray(X)
         output = get_output_config("transform", self)["dense"]
-        # Tables have rows and columns: flat samples can become some, tensors cannot.
+        # Tables have rows and columns, so only flat samples can become tables.
         if output != "default" and len(X.shape) > 2 and len(self.output_shape_) > 1:
             raise ValueError(
                 f"Expected flat samples for the output that set_output asks for, {output}, got tensors: pass flat samples and "
@@ -211,8 +214,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return self._in_blocks(self.transform_tensors, TensorReader(self, is_fitted=True).tensors(X), flat=flat)
 
     def _in_blocks(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
-        """Apply a function of tensors block by block, in double precision and rounded once."""
-        xp, double, n = array_namespace(T), widest(T)["dtype"], T.shape[0]
+        """Apply a function of tensors block by block, in double precision; round only the result to the dtype of T."""
+        xp = array_namespace(T)
+        double = widest(T)["dtype"]
+        n = T.shape[0]
         is_numpy = not is_non_numpy(T)
         in_place = is_numpy and not getattr(self, "copy", True) and T.flags.writeable
         result: Any = T if in_place else None
@@ -251,20 +256,21 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
 
 class LinearTransformer(TensorTransformer):
-    """Multiplies samples by a matrix, perhaps after a shift: what is transformed comes back, and so do weights."""
+    """Multiplies samples by a matrix, perhaps after a shift: samples can be transformed back, and so can weights."""
 
     @abstractmethod
     def invert_tensors(self, Z: Array) -> Array:
-        """Undo ``transform_tensors``, as far as the entries that are left allow."""
+        """Undo ``transform_tensors``, up to the components that it drops."""
 
     @abstractmethod
     def adjoint(self, W: Array) -> Array:
         """Multiply weights (K, ...) of transformed samples by the transposed matrix."""
 
     def inverse_transform(self, X: Any) -> Array:
-        """Bring transformed samples, tensors or flat, back to where they were, or as close to it as their entries allow."""
+        """Transform samples back, tensors or flat, up to the components that ``transform`` drops."""
         check_is_fitted(self)
-        Z, shape = X if is_non_numpy(X) else np.asarray(X), self.output_shape_
+        Z = X if is_non_numpy(X) else np.asarray(X)
+        shape = self.output_shape_
         if tuple(Z.shape[1:]) not in (shape, (math.prod(shape),)):
             raise ValueError(
                 f"Expected transformed samples of shape {shape}, or flat, got an array of shape {tuple(Z.shape)}: pass what "
@@ -285,7 +291,8 @@ class LinearTransformer(TensorTransformer):
         W : array of the shape of a transformed sample, or of several, (K, ...), such as ``coef_`` of a model
         """
         check_is_fitted(self)
-        W, shape = W if is_non_numpy(W) else np.asarray(W), self.output_shape_
+        W = W if is_non_numpy(W) else np.asarray(W)
+        shape = self.output_shape_
         if shape not in (tuple(W.shape), tuple(W.shape[1:])):
             raise ValueError(
                 f"Expected weights of shape {shape}, or (K, {', '.join(map(str, shape))}), got shape {tuple(W.shape)}: pass "

@@ -31,29 +31,30 @@ from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["CANCELLED", "LENGTH", "LOWERED", "MOST_TIMES", "ROUNDING", "WAVEFORMS", "Convolutions"]
 
-# All waveforms of nine points of which three are up and six down; each sums to zero, so that a level changes nothing.
-LENGTH, _UP = 9, 3
+# All waveforms of nine points of which three are 2 and six are -1; each sums to zero, so that a constant changes nothing.
+LENGTH = 9
+_UP = 3
 WAVEFORMS = np.array(
     [[2.0 if i in up else -1.0 for i in range(LENGTH)] for up in itertools.combinations(range(LENGTH), _UP)]
 )
 
-MOST_TIMES = 255  # at which a convolution is looked at, in equal steps: a share needs no more, and counts are bytes
+MOST_TIMES = 255  # a convolution is sampled at so many times at most, in equal steps, so that counts fit in bytes
 
-# Dilations and thresholds of one channel, and of several, which have more entries anyway.
+# Numbers of dilations and of thresholds for one channel and for several, which have more entries anyway.
 _OF_ONE_CHANNEL = (12, 8)
 _OF_SEVERAL_CHANNELS = (8, 4)
 
-_MOST_APART = 9  # channels, of which a pair is at most one less apart
+_MOST_APART = 9  # the channels of a pair are less than so many apart
 
-_CACHED = 1 << 20  # numbers of convolutions at a time, which stay in cache
+_CACHED = 1 << 20  # so many numbers of convolutions are computed at a time: they stay in cache
 
-_N_DRAWS = 64  # samples at most that thresholds are taken from; each threshold is taken from one
+_N_DRAWS = 64  # thresholds are quantiles of so many samples at most, each of one of them
 
-ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # of its level: a signal that varies by no more is at rest
-CANCELLED = 1e-6  # of their size: two signals that leave no more of each other leave nothing
+ROUNDING = 8.0 * float(np.finfo(np.float64).eps)  # a signal that varies by a smaller share of its level is constant
+CANCELLED = 1e-6  # a sum of signals that is a smaller share of their size counts as zero
 
-# Of the peak of a signal, by which its convolution is lowered, more than by rounding: a signal that rests is at the threshold of
-# another that rests, and must not be above it by chance.
+# Convolutions are lowered by this share of the peak of the signal, which is more than rounding: a constant signal has exactly
+# the threshold of another constant one, and must not be above it by chance.
 LOWERED = 4e-6
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0  # multiples of it, less their integers, fill the unit interval evenly
@@ -67,12 +68,12 @@ _FEWEST_DILATIONS = 4
 
 @dataclass(frozen=True, eq=False)
 class Thresholds(Summary):
-    """Thresholds and the numbers that drew them, stacked along the last axis of ``mean``; of two the lower number remains."""
+    """Thresholds and the numbers of the samples they are from, along the last axis of ``mean``; a sum keeps the lower number."""
 
     def __add__(self, other: Summary) -> Thresholds:
         levels, numbers = np.moveaxis(self.mean, -1, 0)
         other_levels, other_numbers = np.moveaxis(other.mean, -1, 0)
-        # Two signals of one number are alike: the lower threshold remains, whichever came first.
+        # Signals of one number are alike: the lower threshold is taken, so that order does not matter.
         is_lower = (numbers < other_numbers) | ((numbers == other_numbers) & (levels <= other_levels))
         mean = np.where(is_lower[..., None], self.mean, other.mean)
         return replace(self, weight=self.weight + other.weight, mean=mean)
@@ -80,7 +81,7 @@ class Thresholds(Summary):
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What convolutions of samples of one shape look at.
+    """Channels, dilations, thresholds and pairs of the convolutions of samples of one shape.
 
     Parameters
     ----------
@@ -240,12 +241,12 @@ class Convolutions(TensorTransformer):
         return f"there are more than {most_samples} samples" if n_samples > most_samples else ""
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
-        """Find what convolutions of samples of a shape look at."""
+        """Plan the convolutions of samples of a shape."""
         time_axis = read_time_axis(self.time_axis, shape)
         times = shape[time_axis]
         n_channels = 1 if self.average else math.prod(shape) // times
         n_dilations, n_thresholds = _OF_ONE_CHANNEL if n_channels == 1 else _OF_SEVERAL_CHANNELS
-        # Fewer thresholds come before fewer dilations.
+        # Thresholds are reduced before dilations.
         per_waveform = math.inf if self.n_entries is None else self.n_entries // (len(WAVEFORMS) * n_channels)
         n_thresholds = int(max(1, min(n_thresholds, per_waveform // _OF_SEVERAL_CHANNELS[0])))
         n_dilations = int(max(1, min(n_dilations, per_waveform // n_thresholds)))
@@ -265,7 +266,7 @@ class Convolutions(TensorTransformer):
         return self.layout(self.sample_shape_).shape
 
     def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
-        """Count entries before or after, which are more."""
+        """Count the entries of a sample or of the transformed sample, whichever are more."""
         return max(math.prod(shape), math.prod(self.layout(shape).shape))
 
     # --- learning ----------------------------------------------------------------------------------------------------
@@ -273,17 +274,18 @@ class Convolutions(TensorTransformer):
     def signals(self, T: Array, layout: Layout) -> Array:
         """Arrange samples as signals (channels, n, times), less their means over time; constant ones are exactly zero.
 
-        Their average, if that is asked for, is one signal; what cancels but for rounding is exactly zero, too.
+        With ``average`` there is one signal, their mean, which is exactly zero where signals cancel.
         """
-        xp, time = array_namespace(T), layout.time_axis + 1
+        xp = array_namespace(T)
+        time = layout.time_axis + 1
         others = [axis for axis in range(1, T.ndim) if axis != time]
         T = xp.permute_dims(as_dtype(T, widest(T)["dtype"]), (*others, 0, time))
         T = xp.reshape(T, (-1, *T.shape[-2:]))
         first = T[..., :1]
         T = T - first
-        # Rounding of a level is no signal: in a pair it would be made as large as the other.
-        rests = xp.max(xp.abs(T), axis=-1, keepdims=True) <= ROUNDING * xp.abs(first)
-        T = xp.where(rests, xp.zeros_like(T), T)
+        # The rounding of a constant is set to zero: in a pair it would be scaled to the size of the other signal.
+        is_constant = xp.max(xp.abs(T), axis=-1, keepdims=True) <= ROUNDING * xp.abs(first)
+        T = xp.where(is_constant, xp.zeros_like(T), T)
         T = T - xp.mean(T, axis=-1, keepdims=True)
         if not self.average:
             return T
@@ -293,15 +295,16 @@ class Convolutions(TensorTransformer):
         return xp.where(is_signal, average, xp.zeros_like(average))
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Draw samples from a block, see ``draws``, and find the thresholds that follow from them."""
+        """Draw samples from a block (see ``draws.py``) and find the quantiles of their filtered signals: the thresholds."""
         layout = self.layout(tuple(T.shape[1:]))
-        xp, (units, sizes) = array_namespace(T), unit_signals(self.signals(T, layout))
+        xp = array_namespace(T)
+        units, sizes = unit_signals(self.signals(T, layout))
         if not np.finfo(np.float64).tiny < float(xp.max(sizes)) ** 2 < np.inf:
             check_range(T, "X")
         sizes = to_numpy(sizes)[..., 0]
         numbers = np.where(sizes == 0, 1.0, sample_numbers(units, _N_DRAWS)[:, None, :])  # (draws, channels, samples)
         lowest = np.min(numbers, axis=-1)
-        # Samples of one shape have one number: their sizes may differ, and the lowest threshold remains.
+        # Samples that differ only in size have one number: of their thresholds the lowest is taken.
         is_drawn = numbers == lowest[..., None]
         smallest = np.min(np.where(is_drawn, sizes, np.inf), axis=-1)
         largest = np.max(np.where(is_drawn, sizes, 0.0), axis=-1)
@@ -309,19 +312,22 @@ class Convolutions(TensorTransformer):
         sample_of_draw = sample_of_draw.reshape(_N_DRAWS, -1)  # (draws, channels)
         drawn = to_numpy(xp.take(units, xp.asarray(samples, device=device(T)), axis=1))
         channels = np.arange(len(sizes))
-        quantiles, pairs = layout.quantiles, layout.pairs[..., None, None]
+        quantiles = layout.quantiles
+        pairs = layout.pairs[..., None, None]
         draw_of_threshold = np.arange(quantiles.size).reshape(quantiles.shape) % _N_DRAWS
         levels = np.empty((*quantiles.shape, len(sizes)))
         # So many waveforms at a time that their signals stay in cache.
         step = max(1, _CACHED // (drawn[:, 0].size * quantiles.shape[-1]))
         for d, start in itertools.product(range(len(quantiles)), range(0, len(WAVEFORMS), step)):
-            some = slice(start, start + step)
-            draws, later, sign = draw_of_threshold[d, some], pairs[some, 0], pairs[some, 1, ..., None]
+            waveforms = slice(start, start + step)
+            draws = draw_of_threshold[d, waveforms]
+            later = pairs[waveforms, 0]
+            sign = pairs[waveforms, 1, ..., None]
             chosen = sample_of_draw[draws]  # (waveforms, thresholds, channels)
             second_channels = (channels + later) % len(channels)
             signals = _pair(drawn[channels, chosen], drawn[second_channels, chosen], sign)
-            level = _quantiles(signals, WAVEFORMS[some], layout.dilations[d], quantiles[d, some])
-            levels[d, some] = level * np.where(level > 0, smallest[draws], largest[draws])
+            level = _quantiles(signals, WAVEFORMS[waveforms], layout.dilations[d], quantiles[d, waveforms])
+            levels[d, waveforms] = level * np.where(level > 0, smallest[draws], largest[draws])
         mean = np.moveaxis(np.stack([levels, lowest[draw_of_threshold]], axis=-1), 3, 2)
         return Thresholds(float(array_namespace(weight).sum(weight)), mean, [])
 
@@ -330,7 +336,7 @@ class Convolutions(TensorTransformer):
         return Thresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the thresholds and where they belong."""
+        """Return the thresholds, and the time axis and dilations that they belong to."""
         layout = self.layout(shape)
         size = (len(layout.dilations), len(WAVEFORMS), layout.n_channels, layout.n_thresholds)
         thresholds, draws = np.moveaxis(summary.mean.reshape(*size, 2), -1, 0)
@@ -348,13 +354,15 @@ class Convolutions(TensorTransformer):
         layout = self.layout(tuple(T.shape[1:]))
         # The waveforms that look at one pair are convolved at once.
         most_waveforms = int(np.max(np.unique(layout.pairs, axis=0, return_counts=True)[1]))
-        n, step = T.shape[0], max(1, _CACHED // (max(LENGTH + 1, most_waveforms) * math.prod(T.shape[1:])))
+        n = T.shape[0]
+        step = max(1, _CACHED // (max(LENGTH + 1, most_waveforms) * math.prod(T.shape[1:])))
         blocks = [self.shares(T[start : min(n, start + step), ...], layout) for start in range(0, n, step)]
         return array_namespace(T).concat(blocks)
 
     def shares(self, T: Array, layout: Layout) -> Array:
         """Find the shares of samples that are few enough for their convolutions to stay in cache."""
-        xp, signals = array_namespace(T), self.signals(T, layout)
+        xp = array_namespace(T)
+        signals = self.signals(T, layout)
         units, sizes = unit_signals(signals)
         largest = np.max(np.abs(self.thresholds_), axis=(0, 1, 3))[:, None]
         scale = np.where(largest > 0, largest, 1.0)
@@ -414,7 +422,9 @@ def _points(signals: Array, dilation: int) -> list[Array]:
 
     Beyond its ends a signal stays at its first and its last value.
     """
-    xp, times, reach = array_namespace(signals), signals.shape[-1], dilation * (LENGTH // 2)
+    xp = array_namespace(signals)
+    times = signals.shape[-1]
+    reach = dilation * (LENGTH // 2)
     before, after = (
         xp.broadcast_to(end, (*signals.shape[:-1], reach)) for end in (signals[..., :1], signals[..., -1:])
     )
@@ -425,7 +435,8 @@ def _points(signals: Array, dilation: int) -> list[Array]:
 
 def _pair(first: Array, second: Array, sign: Any) -> Array:
     """Add or subtract signals of root mean square one; what cancels but for rounding is exactly zero."""
-    xp, both = array_namespace(first), first + sign * second
+    xp = array_namespace(first)
+    both = first + sign * second
     return xp.where(xp.mean(both**2, axis=-1, keepdims=True) > CANCELLED**2, both, xp.zeros_like(both))
 
 

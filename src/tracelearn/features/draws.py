@@ -1,8 +1,8 @@
-"""How training samples are drawn without chance: thresholds of ``Convolutions``, landmarks of ``Similarities``.
+"""Draws training samples deterministically: thresholds of ``Convolutions``, landmarks of ``Similarities``.
 
 Every sample has a number between 0 and 1 that is computed from its own shape, as a hash is, and the samples with the lowest
-numbers are drawn. So the same samples are drawn in whatever order, batches or units they come, and what is drawn from two parts
-together follows from what is drawn from each.
+numbers are drawn. So the same samples are drawn in whatever order, batches or units they come, and the draws of two sets
+together follow from those of each.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 
 __all__ = ["sample_numbers", "scramble", "unit_signals"]
 
-# Signals of size one are rounded to multiples of 1 / steps before they are hashed. Rounding errors hardly ever change what
-# coarse steps leave, and it decides first; fine steps tell samples apart that are alike in coarse ones.
+# Signals of size one are rounded to multiples of 1 / steps before they are hashed. The hash of coarse steps, which floating-point
+# errors hardly ever change, decides first; fine steps distinguish samples that are equal in coarse ones.
 _COARSE_STEPS = 100.073
 _FINE_STEPS = 10007.3
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 64 bits of the golden ratio, an odd number: products with it change every bit
@@ -48,5 +48,5 @@ def _hashes(units: Array, steps: float, n_draws: int) -> Array:
 
 
 def scramble(words: Array) -> Array:
-    """Change every bit of words of 64 bits, so that their order says nothing about what they were."""
+    """Mix the bits of words of 64 bits, so that their order is unrelated to that of the input."""
     return (words ^ (words >> _HALF)) * _GOLDEN

@@ -139,7 +139,7 @@ class ModePCA(ModeTransformer):
         return self.n_components_
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
-        """Find components from one pass, and refine them by further passes."""
+        """Find components in one pass over the samples, then refine them by ``n_iter`` sweeps over the modes."""
         learned = super().learn(samples, earlier)
         if not self.n_iter:
             return learned
@@ -150,13 +150,13 @@ class ModePCA(ModeTransformer):
         return {**learned, **describe_components(components, learned["mode_covariances_"])}
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the leading eigenvectors of every covariance, and what describes them."""
+        """Return the mean and covariances, their leading eigenvectors, and the variances of these."""
         covariances = [scatter / summary.weight for scatter in summary.sums]
         components = [_leading_components(C, n) for C, n in zip(covariances, self._counts(shape), strict=True)]
         return {"mean_": summary.mean, "mode_covariances_": covariances, **describe_components(components, covariances)}
 
     def _counts(self, shape: tuple[int, ...]) -> list[Any]:
-        """Read what is asked for each mode: a count, a share or None."""
+        """Read ``n_components``: for each mode a count, a share of the variance, or None for all."""
         n_components = self.n_components
         if isinstance(n_components, Integral):
             return [min(int(n_components), size) for size in shape]
@@ -175,7 +175,7 @@ class ModePCA(ModeTransformer):
         return counts
 
     def refined(self, components: list[Array], mode: int, samples: TrainingSamples) -> list[Array]:
-        """Find the components of one mode anew, for samples that the other modes have compressed."""
+        """Find the components of one mode again, on samples that are compressed along all other modes."""
         n_components, size = components[mode].shape
         others = [*components[:mode], np.eye(size), *components[mode + 1 :]]
         products = functools.partial(mode_scatters, modes=[mode])
@@ -188,7 +188,7 @@ class ModePCA(ModeTransformer):
 
 
 def describe_components(components: list[Array], covariances: list[Array]) -> dict[str, Any]:
-    """Return the attributes that describe components of every mode."""
+    """Return the components of every mode, their number and their variances, as fitted attributes."""
     variances = [np.sum((rows @ C) * rows, axis=1) for rows, C in zip(components, covariances, strict=True)]
     total = float(np.trace(covariances[0]))
     return {

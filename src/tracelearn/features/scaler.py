@@ -112,7 +112,7 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
         return summarise(T, weight, functools.partial(squares, shared=shared, shape=shape), shared)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return means and scales, as far as they are wanted."""
+        """Return the means and scales that ``with_mean`` and ``with_std`` ask for."""
         mean = summary.mean if self.with_mean or self.with_std else None
         if not self.with_std:
             return {"mean_": mean, "var_": None, "scale_": None}
@@ -123,7 +123,8 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
 
     def past_summary(self) -> Summary:
         """Return means and sums of squares, zeros for those that were not wanted."""
-        weight, shape = float(self.n_samples_seen_), self.sample_shape_
+        weight = float(self.n_samples_seen_)
+        shape = self.sample_shape_
         shared = self.shared_axes(shape)
         size = tuple(1 if axis in shared else shape[axis - 1] for axis in range(1, len(shape) + 1))
         # What is not learned is not looked at later, and may be anything.

@@ -223,7 +223,8 @@ class SecondOrder(TensorTransformer):
 
     def axes(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """Find the modes of samples of a shape that are kept, those that are channels, and time."""
-        time, kept = read_time_axis(self.time_axis, shape), read_modes(self.keep, shape, "keep")
+        time = read_time_axis(self.time_axis, shape)
+        kept = read_modes(self.keep, shape, "keep")
         refuse(
             time in kept, f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."
         )
@@ -319,8 +320,9 @@ class SecondOrder(TensorTransformer):
         return Levels(scale[..., None] if self.standardize else None, mean_scale)
 
     def summarise_levels(self, T: Array, weight: Array) -> Summary:
-        """Find variance and mean of every channel over the times of each sample, for their means and squares over samples."""
-        xp, signals = array_namespace(T), self.signals(as_dtype(T, widest(T)["dtype"]))
+        """Average over samples the variance and the mean over time of every channel, and the squares of both."""
+        xp = array_namespace(T)
+        signals = self.signals(as_dtype(T, widest(T)["dtype"]))
         levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
         return summarise(levels, weight, squares)
 
@@ -333,20 +335,22 @@ class SecondOrder(TensorTransformer):
         return Summary(float(self.n_samples_seen_), self.reference_, [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return that mean and what whitens it."""
+        """Return the mean M of the matrices S, the whitener ``M^(-1/2)``, and the unit and the floor of logarithms."""
         M = summary.mean
         n_signals = M.shape[-1] - bool(self.mean)
         power = float(np.mean(np.diagonal(M, axis1=-2, axis2=-1)[..., :n_signals]))
         unit = math.sqrt(power) if self.mean and power > 0 else 1.0
         units = np.concatenate([np.full(n_signals, 1.0 / unit), np.ones(int(bool(self.mean)))])
-        eye, relative = np.eye(len(units)), units[:, None] * M * units
+        eye = np.eye(len(units))
+        relative = units[:, None] * M * units
         if self.reference:
             whitener = symmetric_power(relative, -0.5, without_variance=0.0)
-            # Directions in which no training sample varies stay at zero, the logarithm of one.
+            # In directions in which no training sample varies the identity is added, whose logarithm is zero.
             still = eye - symmetric_power(relative, 0.0, without_variance=0.0)
             floor = _SMALLEST
         else:
-            whitener, still = eye, 0.0 * eye
+            whitener = eye
+            still = 0.0 * eye
             floor = _SMALLEST * (float(np.mean(np.linalg.eigvalsh(relative))) or 1.0)
         return {
             "reference_": M,
@@ -360,7 +364,8 @@ class SecondOrder(TensorTransformer):
     def transform_tensors(self, T: Array) -> Array:
         """Take matrix logarithms of whitened matrices S."""
         S = self.covariances(T, Levels(self.channel_scale_, self.mean_scale_))
-        xp, R = array_namespace(S), move_to(self.whitener_, S, S.dtype)
+        xp = array_namespace(S)
+        R = move_to(self.whitener_, S, S.dtype)
         S = R @ S @ xp.matrix_transpose(R) + move_to(self.still_, S, S.dtype)
         values, vectors = xp.linalg.eigh((S + xp.matrix_transpose(S)) / 2)
         logs = xp.log(xp.clip(values, min=self.floor_))
@@ -414,7 +419,8 @@ class SecondOrder(TensorTransformer):
             that of the signals times ``mean_scale_``, where there is one.
         """
         check_is_fitted(self)
-        W, shape = to_numpy(W), self.output_shape_
+        W = to_numpy(W)
+        shape = self.output_shape_
         refuse(
             tuple(W.shape[-len(shape) :]) != shape,
             f"Expected weights whose last axes are {shape}, got shape {tuple(W.shape)}: pass coef_ of a model that was "
@@ -432,7 +438,8 @@ class SecondOrder(TensorTransformer):
 
 def _shrunk(C: Array, shrinkage: Any, n_times: int) -> Array:
     """Shrink covariances (..., c, c) of so many times towards the identity times their mean variance."""
-    xp, c = array_namespace(C), C.shape[-1]
+    xp = array_namespace(C)
+    c = C.shape[-1]
     level = xp.linalg.trace(C)[..., None, None] / c
     if shrinkage == "oas":
         square = xp.mean(C**2, axis=(-2, -1), keepdims=True)

@@ -172,7 +172,7 @@ class Similarities(TensorTransformer):
         return (int(self.n_landmarks),)
 
     def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
-        """Count the entries before, inside and after."""
+        """Count the entries of a sample, of what the transformer inside makes of it, and of the similarities."""
         return self._numbers_with(self.transformers_, shape)
 
     def _numbers_with(self, transformers: Sequence[TensorTransformer], shape: tuple[int, ...]) -> int:
@@ -202,7 +202,8 @@ class Similarities(TensorTransformer):
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
         """Draw landmarks from a block of samples; see ``draws``."""
-        xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
+        xp = array_namespace(T)
+        T = as_dtype(T, widest(T)["dtype"])
         rows = xp.reshape(T, (T.shape[0], -1))
         hashed = rows[:, :: -(-rows.shape[1] // _HASHED)]
         hashed = hashed - hashed[:, :1]
@@ -229,11 +230,12 @@ class Similarities(TensorTransformer):
         return self.attributes_of(summary, shape, self.transformers_)
 
     def attributes_of(self, summary: Summary, shape: tuple[int, ...], transformers: list[Any]) -> dict[str, Any]:
-        """Return the attributes that follow from landmarks, which fitted transformers make what is compared."""
+        """Return the attributes that follow from landmarks, to which fitted ``transformers`` (one or none) are applied."""
         landmarks = summary.mean[:, 1:].reshape(-1, *shape)
         Z = _entries(landmarks, transformers)
         offsets = Z - Z[0]  # exactly zero for an entry that is always the same
-        mean, variance = Z[0] + np.mean(offsets, axis=0), np.var(offsets, axis=0)
+        mean = Z[0] + np.mean(offsets, axis=0)
+        variance = np.var(offsets, axis=0)
         # A spread below the rounding of entries is none; a transformer rounds all of them as it does the largest.
         varies = variance > (_ROUNDING * np.max(np.abs(Z), axis=None if transformers else 0)) ** 2
         if self.standardize:
@@ -241,7 +243,8 @@ class Similarities(TensorTransformer):
         else:
             scale = np.full_like(variance, math.sqrt(np.sum(variance[varies])) or 1.0)
         points = (Z - mean) / scale
-        K, eye = self.kernel_of(points, points), np.eye(len(Z))
+        K = self.kernel_of(points, points)
+        eye = np.eye(len(Z))
         with few_threads(K):
             whitener = solve_triangular(cholesky(K + _JITTER * eye, lower=True), eye, lower=True)
         return {
@@ -257,7 +260,8 @@ class Similarities(TensorTransformer):
 
     def kernel_of(self, Z: Array, points: Array) -> Array:
         """Find the similarity of every row to every point, (n, m)."""
-        xp, P = array_namespace(Z), move_to(points, Z, Z.dtype)
+        xp = array_namespace(Z)
+        P = move_to(points, Z, Z.dtype)
         squares = xp.sum(Z**2, axis=1)[:, None] + xp.sum(P**2, axis=1)[None, :] - 2.0 * (Z @ P.T)
         squares = xp.clip(squares, min=0.0) / self.width**2 + SOFTENING
         return xp.exp(-squares) if self.kernel == "gaussian" else xp.exp(-xp.sqrt(squares))
@@ -277,7 +281,7 @@ class Similarities(TensorTransformer):
         ----------
         W : array of shape (..., n_landmarks), such as ``coef_`` of a model
         """
-        return self._of_entries(W) @ self.whitener_
+        return self._checked_weights(W) @ self.whitener_
 
     def entry_weights(self, W: Array) -> Array:
         """Sum up the landmarks, each times its weight: what the model would weigh entries by if similarities were linear.
@@ -293,15 +297,18 @@ class Similarities(TensorTransformer):
         return self._over_entries(self.landmark_weights(W), self.points_ / self.scale_)
 
     def entry_patterns(self, W: Array) -> Array:
-        """Find the covariances of entries with the scores of weights, over the landmarks, in the shape of ``entry_weights``."""
-        W, n = self._of_entries(W), len(self.draws_)
-        scores = W[..., :n] @ np.linalg.inv(self.whitener_[:n]).T  # of landmarks, which are centred
+        """Find the covariance, over the landmarks, of every entry with the scores of W, in the shape of ``entry_weights``."""
+        W = self._checked_weights(W)
+        n = len(self.draws_)
+        # The scores of the landmarks; their rows in points_ are centred, so products with these are covariances.
+        scores = W[..., :n] @ np.linalg.inv(self.whitener_[:n]).T
         return self._over_entries(scores / n, self.points_ * self.scale_)
 
-    def _of_entries(self, W: Array) -> Array:
-        """Check weights: one for each entry of a transformed sample."""
+    def _checked_weights(self, W: Array) -> Array:
+        """Check that weights have one entry for each landmark, and return them as an array of NumPy."""
         check_is_fitted(self)
-        W, n = to_numpy(W), int(self.n_landmarks)
+        W = to_numpy(W)
+        n = int(self.n_landmarks)
         refuse(
             W.shape[-1:] != (n,),
             f"Expected weights whose last axis has {n} numbers, one for each entry, got shape {W.shape}: pass coef_ of a "
@@ -310,13 +317,13 @@ class Similarities(TensorTransformer):
         return W
 
     def _over_entries(self, weights: Array, rows: Array) -> Array:
-        """Sum rows of entries, each times its weight, in the shape of what is compared."""
+        """Sum rows (m, p), each times its weight (..., m), and shape the sums like the entries that are compared."""
         shape = self.transformers_[0].output_shape_ if self.transformers_ else self.sample_shape_
         return (weights @ rows).reshape(*weights.shape[:-1], *shape)
 
 
 def _entries(T: Array, transformers: list[Any]) -> Array:
-    """Make of tensors what is compared, as rows."""
+    """Return the entries that are compared, as rows: those of tensors, or of what the transformer makes of them."""
     for view in transformers:
         T = view.transform_tensors(T)
     return array_namespace(T).reshape(T, (T.shape[0], -1))

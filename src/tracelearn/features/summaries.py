@@ -20,7 +20,7 @@ Products = Callable[[Array], list[Array]]
 
 
 def mean_only(rows: Array) -> list[Array]:
-    """Sum no products of rows."""
+    """Return no sums: for summaries of weight and mean alone."""
     return []
 
 
@@ -46,9 +46,9 @@ class Summary:
     def __add__(self, other: Summary) -> Summary:
         weight = self.weight + other.weight
         step = other.mean - self.mean
-        # Chan, Golub and LeVeque (1979): two parts whose means are a step apart add what one sample at that step would.
-        between = self.products((math.sqrt(self.weight / weight * other.weight) * step)[None])
-        sums = [a + b + c for a, b, c in zip(self.sums, other.sums, between, strict=True)]
+        # Chan, Golub and LeVeque (1979): the sums of both, and those of one sample at the weighted step between the means.
+        products_of_step = self.products((math.sqrt(self.weight / weight * other.weight) * step)[None])
+        sums = [a + b + c for a, b, c in zip(self.sums, other.sums, products_of_step, strict=True)]
         mean = self.mean + (other.weight / weight) * step
         return Summary(weight, mean, sums, self.products, max(self.eps, other.eps))
 

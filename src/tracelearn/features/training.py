@@ -12,7 +12,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy
 from tracelearn.features.summaries import Summary
 from tracelearn.samples.checks import check_range, float_dtype, read_rows, read_weights
-from tracelearn.samples.samples import Local, Raw, as_raw, is_dask, naming
+from tracelearn.samples.samples import Local, Raw, as_raw, errors_name_block, is_dask
 
 __all__ = ["TensorReader", "TensorSamples", "TrainingSamples", "blocks_of", "training_samples"]
 
@@ -23,7 +23,7 @@ Size = Callable[[tuple[int, ...]], int]
 
 
 def blocks_of(n_samples: int, numbers_per_sample: int) -> Iterator[slice]:
-    """Cut samples into blocks that stay in cache while they are worked on."""
+    """Yield slices of samples, small enough that what is computed from a block stays in cache."""
     step = max(1, _BLOCK_BYTES // (8 * numbers_per_sample))
     for start in range(0, n_samples, step):
         yield slice(start, min(n_samples, start + step))
@@ -82,8 +82,8 @@ class TrainingSamples(ABC):
         Parameters
         ----------
         summarise : function of tensors (n, I1, ..., IN) and their weights (n,)
-        numbers_per_sample : function of the shape of a sample, the numbers that ``summarise`` needs for one: blocks are small
-            enough for theirs to stay in cache
+        numbers_per_sample : function of the shape of a sample: how many numbers ``summarise`` holds for each. Blocks are small
+            enough for these to stay in cache
         """
 
 
@@ -106,11 +106,11 @@ class TensorSamples(TrainingSamples):
         return None if self.reader is None else self.reader.feature_names
 
     def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
-        """Add up the summaries of blocks; weights of zero are left out."""
+        """Add up the summaries of blocks; samples of weight zero are left out."""
         T, weight = self.T, self.weight
         xp = array_namespace(T)
         weighted = xp.nonzero(weight)[0]
-        if weighted.shape[0] < T.shape[0]:  # a sample of weight zero must not be the first, which is subtracted
+        if weighted.shape[0] < T.shape[0]:  # the first sample is the origin of sums, so it must count
             T = xp.take(T, weighted, axis=0)
             weight = xp.take(weight, weighted, axis=0)
         summary: Any = None
@@ -146,7 +146,7 @@ class BlockSamples(TrainingSamples):
 
         def summary_of_block(block: tuple[int, Any, Any, Any]) -> Summary:
             first, X, _, weight = block
-            with naming(first):
+            with errors_name_block(first):
                 return _tensor_samples(self.reader, X, weight).total(summarise, numbers_per_sample)
 
         total: Summary = self.raw.execution.total(summary_of_block, self.raw.batches)
@@ -155,13 +155,13 @@ class BlockSamples(TrainingSamples):
 
 def training_samples(transformer: Any, X: Any, sample_weight: Any, *, is_fitted: bool) -> TrainingSamples:
     """Prepare samples, wherever they are, for a transformer to learn from."""
-    # Blocks of Dask want targets: one entry of each sample is there and costs nothing.
+    # Blocks of Dask must have targets: the first entry of each sample stands for them, and costs nothing.
     y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
     raw = as_raw(X, y, sample_weight)
     reader = TensorReader(transformer, is_fitted=is_fitted)
     if raw.in_memory:
         return _tensor_samples(reader, X, sample_weight)
-    if not isinstance(raw.execution, Local):  # workers have copies of the reader, which must know the shape
+    if not isinstance(raw.execution, Local):  # workers get copies of the reader, which must know the shape before
         reader.tensors(np.zeros((1, *X.shape[1:])))
     return BlockSamples(raw, reader)
 

@@ -275,13 +275,15 @@ def _numbers_of(transformers: Sequence[TensorTransformer], shape: tuple[int, ...
 
 def _flat(T: Array, transformers: Sequence[TensorTransformer]) -> Array:
     """Transform tensors by every view, in double precision, and put the flat results one after the other, (n, p)."""
-    xp, T = array_namespace(T), as_dtype(T, widest(T)["dtype"])
+    xp = array_namespace(T)
+    T = as_dtype(T, widest(T)["dtype"])
     return xp.concat([xp.reshape(view.transform_tensors(T), (T.shape[0], -1)) for view in transformers], axis=1)
 
 
 def _split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     """Cut the last axis into parts of the sizes of some shapes, and give them these."""
-    xp, rows = array_namespace(flat), tuple(flat.shape[:-1])
+    xp = array_namespace(flat)
+    rows = tuple(flat.shape[:-1])
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
     return [
         xp.reshape(flat[..., start:end], (*rows, *shape))

@@ -103,7 +103,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         if self.time_axis is not None and times_and_channels(shape, self.time_axis)[1] < 2:
             return "there is no time with several channels"
         if self.power == -0.5 and math.prod(shape) == max(shape):
-            # Nothing would be left, fully whitened, that says which directions are noise.
+            # Fully whitened, all directions have one variance: nothing tells signal from noise.
             return "samples have one mode of more than one entry"
         multiplications = n_samples * math.prod(shape) * sum(shape) + 10 * sum(size**3 for size in shape)
         return TAKES_LONG if multiplications > _MOST_MULTIPLICATIONS else ""
@@ -126,6 +126,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
 
     def whitener_of(self, C: Array) -> Array:
         """Raise the covariance of a mode, in units of its mean eigenvalue and shrunk, to the power that is asked for."""
-        unit, eye = np.trace(C) / len(C), np.eye(len(C))
+        unit = np.trace(C) / len(C)
+        eye = np.eye(len(C))
         shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else eye) + self.shrinkage * eye
         return symmetric_power(shrunk, self.power, without_variance=1.0)

@@ -261,7 +261,8 @@ def _in_one_line(value: Any) -> str:
 
 def differing_parameter(model: Any, other: Any) -> str | None:
     """Name a parameter in which two models of one class differ, of those that more learning depends on."""
-    values, other_values = model.get_params(deep=False), other.get_params(deep=False)
+    values = model.get_params(deep=False)
+    other_values = other.get_params(deep=False)
     for name, value in values.items():
         if name not in _WITHOUT_EFFECT and not _are_equal(value, other_values[name]):
             return str(name)

@@ -238,7 +238,8 @@ def _check_estimator(model: BaseEstimator) -> None:
 
 def _check_samples(model: Any) -> None:
     """Compare what an estimator says of samples with their shape."""
-    attributes, p = vars(model), math.prod(model.sample_shape_)
+    attributes = vars(model)
+    p = math.prod(model.sample_shape_)
     expect(attributes.get("n_features_in_", p) == p, "samples of no shape")
     expect("modes_" not in attributes or fit_modes(model.modes_, model.sample_shape_), "modes of other samples")
     names = attributes.get("feature_names_in_")
@@ -256,7 +257,8 @@ def _check_linear(model: TraceNormModel) -> None:
         expect(model.moments_.n_features == size, "moments of other samples")
     if "coef_" not in vars(model):
         return
-    shape, targets = model.sample_shape_, np.shape(model.intercept_)
+    shape = model.sample_shape_
+    targets = np.shape(model.intercept_)
     expect(model.coef_.shape in ((*targets, *shape), (*targets, math.prod(shape))), "coef_ of another shape")
     expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
     expect(_n_confounds(model) == 0 or model.confound_coef_.shape[:-1] == targets, "confound_coef_ of another shape")
@@ -340,7 +342,8 @@ def _check_search(model: TensorRegressor | TensorClassifier) -> None:
         patterns = model.patterns_by_view_[view]
         expect(_is_finite(weights) and _is_finite(patterns), "weights that are not finite")
         expect(weights.shape == patterns.shape, "patterns of another shape")
-    scores, n_alphas = model.score_path_, len(model.alphas_)
+    scores = model.score_path_
+    n_alphas = len(model.alphas_)
     expect(_is_array(scores) and scores.ndim == 2 and len(scores) == n_alphas > 0, "scores of other alphas")
     expect(_is_array(model.score_path_se_) and model.score_path_se_.shape == (n_alphas,), "errors of other scores")
     expect(len(model.ridges_) == n_alphas, "ridges of other alphas")
@@ -393,9 +396,11 @@ def check_use(model: Any) -> None:
     """Have a fitted model judge samples of zeros, as a later step will."""
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
     if isinstance(first, LaggedRegressor):
-        n_samples, shape = len(getattr(first, "lags_", ())) + _N_SAMPLES, (getattr(first, "n_features_in_", 0),)
+        n_samples = len(getattr(first, "lags_", ())) + _N_SAMPLES
+        shape = (getattr(first, "n_features_in_", 0),)
     else:
-        n_samples, shape = _N_SAMPLES, getattr(first, "sample_shape_", (0,))
+        n_samples = _N_SAMPLES
+        shape = getattr(first, "sample_shape_", (0,))
     if not 0 < math.prod(shape) * n_samples <= _N_SAMPLES * _LARGEST_SAMPLE:
         return
     samples = np.zeros((n_samples, *shape), getattr(getattr(model, "coef_", None), "dtype", float))

@@ -99,7 +99,7 @@ def trusted_types() -> list[str]:
 
 
 def full_name(kind: Any) -> str:
-    """Name a type, or a function, so that no other has the name."""
+    """Name a type or a function by its module and its place in it."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -156,7 +156,7 @@ class _Writer:
             return {"$array": self._index_of(thing, thing)}
         if isinstance(thing, np.dtype) or kind.__module__.partition(".")[0] in ("torch", "jax", "cupy"):
             return {"$dtype": np.dtype(dtype_name(thing)).str}
-        parts = {name: self.plain(part) for name, part in _parts(thing).items() if name not in self._left_out}
+        parts = {name: self.plain(part) for name, part in _state_of(thing).items() if name not in self._left_out}
         return {"$object": [kind.__name__ if known_types().get(kind.__name__) is kind else full_name(kind), parts]}
 
     def _index_of(self, original: Any, values: Any) -> int:
@@ -167,15 +167,17 @@ class _Writer:
         return self._written[id(original)][0]
 
 
-def _parts(thing: Any) -> dict[str, Any]:
-    """List what an object is made of; what a property computes is left out."""
-    if isinstance(thing, BaseEstimator):
-        state = {name: part for name, part in thing.__getstate__().items() if not _is_defined(type(thing), name)}
-        state.pop("_skl_callbacks", None)  # who watches a fit is no part of what it learned
+def _state_of(value: Any) -> dict[str, Any]:
+    """Return the attributes of an estimator or the fields of a dataclass, by name; what a property computes is left out."""
+    if isinstance(value, BaseEstimator):
+        state = {
+            name: attribute for name, attribute in value.__getstate__().items() if not _is_defined(type(value), name)
+        }
+        state.pop("_skl_callbacks", None)  # callbacks are no part of a model
         return state
-    if is_dataclass(thing) and not isinstance(thing, type):
-        return {field.name: getattr(thing, field.name) for field in fields(thing)}
-    raise UnknownTypeError(full_name(thing if hasattr(thing, "__qualname__") else type(thing)))
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    raise UnknownTypeError(full_name(value if hasattr(value, "__qualname__") else type(value)))
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -192,8 +194,8 @@ def read_content(payload: bytes, trusted: Iterable[type] = ()) -> Any:
     is_ours = isinstance(document, dict) and list(document) == ["arrays", "content"]
     expect(is_ours, "a document of other parts than arrays and content")
     arrays = _read_arrays(document["arrays"], memoryview(payload)[length + 1 :])
-    known = {full_name(kind): kind for kind in trusted} | known_types()
-    return _Reader(arrays, known).build(document["content"])
+    type_of_name = {full_name(kind): kind for kind in trusted} | known_types()
+    return _Reader(arrays, type_of_name).build(document["content"])
 
 
 def _read_arrays(table: list[tuple[str, list[int], Any]], data: memoryview) -> list[NDArray[Any]]:

@@ -24,7 +24,7 @@ def names(path: Path) -> None:
 
 @contextmanager
 def open_array(path: Path, name: None, mask: str | Path | None = None, flat: bool = False) -> Iterator[_Volumes]:
-    """Open volumes, or what of them is in a mask."""
+    """Open the volumes of an image: whole, cut to the box around a mask, or with ``flat`` the voxels of the mask in a row."""
     # The file stays open during a pass: one that is compressed would be read from its beginning for every block.
     image: Any = nibabel.load(path, keep_file_open=True)
     refuse(
@@ -46,7 +46,7 @@ def open_array(path: Path, name: None, mask: str | Path | None = None, flat: boo
 
 @dataclass(frozen=True)
 class _Volumes:
-    """Volumes of an image, of which a box is read, and what of the box is outside the mask is zero or left out."""
+    """Volumes of an image, cut to a box; voxels outside the mask are zero or, with ``flat``, left out."""
 
     image: Any
     box: tuple[slice, ...]
@@ -75,6 +75,7 @@ class _Volumes:
 
 
 def _read_mask(path: Path, samples: Any) -> NDArray[np.bool_]:
+    """Read which voxels a mask selects, after checking that it is on the grid of the samples."""
     image: Any = nibabel.load(path)
     refuse(
         image.shape != samples.shape[:3] or not np.allclose(image.affine, samples.affine, rtol=0, atol=1e-3),
@@ -89,5 +90,6 @@ def _read_mask(path: Path, samples: Any) -> NDArray[np.bool_]:
 
 
 def _box_around(voxels: NDArray[np.bool_]) -> tuple[slice, ...]:
+    """Find the smallest box that holds all voxels."""
     indices = [np.flatnonzero(voxels.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3)]
     return tuple(slice(int(index[0]), int(index[-1]) + 1) for index in indices)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
@@ -88,13 +89,12 @@ def _precision(dtype: Any) -> np.dtype[Any] | None:
     """Read a precision that is given as NumPy takes it: by name, by type or as a dtype."""
     if dtype is None:
         return None
-    try:
-        precision: np.dtype[Any] | None = np.dtype(dtype)
-    except TypeError:  # no name of a type
-        precision = None
-    if precision in (np.float32, np.float64):
-        return precision
-    raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.")
+    precision: np.dtype[Any] | None = None
+    with suppress(TypeError):
+        precision = np.dtype(dtype)
+    if precision not in (np.float32, np.float64):
+        raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.")
+    return precision
 
 
 def _build(transformers: Sequence[Any], model: Any, precision: np.dtype[Any] | None) -> Any:

@@ -218,51 +218,59 @@ def _shrunk(nodes: Nodes, C: str, c: int, n_times: int, shrinkage: Any) -> str:
 
 
 def _matrix_logarithm(nodes: Nodes, S: str, c: int, floor: float) -> str:
-    """Take the logarithm of symmetric matrices (n, c, c), whose eigenvalues below ``floor`` count as it.
+    """Take the logarithm of symmetric matrices (n, c, c), with eigenvalues below ``floor`` replaced by it.
 
-    Jacobi's method with parallel rotations: entries are taken in pairs of neighbours, every pair is rotated until its
-    product vanishes, and then all change places as in a tournament, so that after c - 1 rounds everyone has met everyone.
+    Jacobi's method with parallel rotations: in each round neighbours 2k and 2k + 1 are rotated so that the entry of the
+    matrix for this pair vanishes; then rows and columns are permuted as in a round-robin tournament, so that c - 1 rounds
+    visit all pairs.
     """
     S = nodes.add("Mul", nodes.add("Add", S, nodes.add("Transpose", S, perm=[0, 2, 1])), nodes.constant(0.5))
     m = c + c % 2
-    if m > c:  # one more, which nothing is ever mixed with
+    if m > c:  # pairs need an even size: a row and a column of zeros, which no rotation mixes with the others
         S = nodes.add("Pad", S, nodes.indices([0, 0, 0, 0, 1, 1]), nodes.constant(0.0))
     eye = nodes.constant(np.eye(m))
     vectors = nodes.add("Expand", eye, nodes.add("Shape", S))
     rounds = nodes.constant(_SWEEPS * max(1, m - 1), np.int64)
     loop = _rotation_loop(m)
-    values, turned = next(nodes.names), next(nodes.names)
+    rotated = next(nodes.names)
+    vectors_after = next(nodes.names)
     helper = require("onnx.helper", "onnx")
-    go_on = nodes.constant(True, np.bool_)
-    nodes.nodes.append(helper.make_node("Loop", [rounds, go_on, S, vectors], [values, turned], body=loop))
-    eigenvalues = nodes.sum(nodes.add("Mul", values, eye), [-2])  # (n, 1, m)
+    is_unfinished = nodes.constant(True, np.bool_)
+    inputs = [rounds, is_unfinished, S, vectors]
+    nodes.nodes.append(helper.make_node("Loop", inputs, [rotated, vectors_after], body=loop))
+    eigenvalues = nodes.sum(nodes.add("Mul", rotated, eye), [-2])  # (n, 1, m)
     logs = nodes.add("Log", nodes.add("Max", eigenvalues, nodes.constant(floor)))
-    product = nodes.add("MatMul", nodes.add("Mul", turned, logs), nodes.add("Transpose", turned, perm=[0, 2, 1]))
+    product = nodes.add(
+        "MatMul", nodes.add("Mul", vectors_after, logs), nodes.add("Transpose", vectors_after, perm=[0, 2, 1])
+    )
     return nodes.cut(nodes.cut(product, 0, c, -1), 0, c, -2) if m > c else product
 
 
 def _rotation_loop(m: int) -> Any:
     """Make the body of a loop: one round of Jacobi's rotations of matrices (n, m, m), and of their eigenvectors so far."""
-    helper, types = require("onnx.helper", "onnx"), require("onnx", "onnx").TensorProto
+    helper = require("onnx.helper", "onnx")
+    types = require("onnx", "onnx").TensorProto
     nodes = Nodes("round")
     places = np.arange(m)
-    evens, odds = nodes.indices(places[::2]), nodes.indices(places[1::2])
-    eye, swapped_eye = nodes.constant(np.eye(m)), nodes.constant(np.eye(m)[places ^ 1])
+    evens = nodes.indices(places[::2])
+    odds = nodes.indices(places[1::2])
+    eye = nodes.constant(np.eye(m))
+    swapped_eye = nodes.constant(np.eye(m)[places ^ 1])
     zero, one = nodes.constant(0.0), nodes.constant(1.0)
 
     diagonal = nodes.sum(nodes.add("Mul", "S", eye), [-1], keepdims=False)
-    beside = nodes.sum(nodes.add("Mul", "S", swapped_eye), [-1], keepdims=False)
+    products = nodes.sum(nodes.add("Mul", "S", swapped_eye), [-1], keepdims=False)
     first = nodes.add("Gather", diagonal, evens, axis=1)
     second = nodes.add("Gather", diagonal, odds, axis=1)
-    product = nodes.add("Gather", beside, evens, axis=1)
+    product = nodes.add("Gather", products, evens, axis=1)
     # The tangent of the smaller of the two angles that make the product vanish (Golub and Van Loan, section 8.5).
-    rests = nodes.add("Equal", product, zero)
-    divisor = nodes.add("Mul", nodes.constant(2.0), nodes.add("Where", rests, one, product))
+    is_diagonal = nodes.add("Equal", product, zero)
+    divisor = nodes.add("Mul", nodes.constant(2.0), nodes.add("Where", is_diagonal, one, product))
     ratio = nodes.add("Div", nodes.add("Sub", second, first), divisor)
     sign = nodes.add("Where", nodes.add("Less", ratio, zero), nodes.constant(-1.0), one)
     root = nodes.add("Sqrt", nodes.add("Add", one, nodes.add("Mul", ratio, ratio)))
     tangent = nodes.add("Div", sign, nodes.add("Add", nodes.add("Abs", ratio), root))
-    tangent = nodes.add("Where", rests, zero, tangent)
+    tangent = nodes.add("Where", is_diagonal, zero, tangent)
     cosine = nodes.add("Div", one, nodes.add("Sqrt", nodes.add("Add", one, nodes.add("Mul", tangent, tangent))))
     sine = nodes.add("Mul", tangent, cosine)
     # What was at place order[j] comes to place j, rotated with its neighbour.
@@ -292,7 +300,7 @@ def _rotation_loop(m: int) -> Any:
         nodes.add("ReduceMax", off_diagonal, axes=[1, 2], keepdims=0),
         nodes.add("Mul", largest, nodes.constant(_OFF_DIAGONAL)),
     )
-    go_on = nodes.add("Greater", nodes.add("ReduceMax", excess, keepdims=0), zero)
+    is_unfinished = nodes.add("Greater", nodes.add("ReduceMax", excess, keepdims=0), zero)
 
     matrices = ["n", m, m]
     inputs = [
@@ -302,7 +310,7 @@ def _rotation_loop(m: int) -> Any:
         helper.make_tensor_value_info("vectors", types.DOUBLE, matrices),
     ]
     outputs = [
-        helper.make_tensor_value_info(go_on, types.BOOL, []),
+        helper.make_tensor_value_info(is_unfinished, types.BOOL, []),
         helper.make_tensor_value_info(S, types.DOUBLE, matrices),
         helper.make_tensor_value_info(vectors, types.DOUBLE, matrices),
     ]
@@ -310,10 +318,11 @@ def _rotation_loop(m: int) -> Any:
 
 
 def _next_places(m: int) -> NDArray[np.int64]:
-    """Say for each of m places of a tournament, whose neighbours 2k and 2k + 1 meet, who of the last round comes there."""
-    # Seated in a circle, who sits at k meets who sits at m - 1 - k; the first stays, and all others move on by one seat.
+    """Find the permutation of m places from one round of a round-robin tournament to the next, in which 2k meets 2k + 1."""
+    # The circle method: seat k meets seat m - 1 - k; seat 0 stays, and all others move on by one.
     seats = np.empty(m, dtype=np.int64)
-    seats[::2], seats[1::2] = np.arange(m // 2), m - 1 - np.arange(m // 2)  # the seat of each place
+    seats[::2] = np.arange(m // 2)
+    seats[1::2] = m - 1 - np.arange(m // 2)  # the seat of each place
     place_of_seat = np.argsort(seats)
     before = np.concatenate([[0, m - 1], np.arange(1, m - 1)])  # the seat where who is now at a seat was before
     return np.asarray(place_of_seat[before[seats]])
@@ -358,7 +367,8 @@ def _convolutions(nodes: Nodes, view: Convolutions, T: str) -> str:
 
 def _centred_signals(nodes: Nodes, view: Convolutions, T: str) -> str:
     """Arrange samples as signals (channels, n, times), less their means; constant ones are exactly zero."""
-    shape, zero = view.sample_shape_, nodes.constant(0.0)
+    shape = view.sample_shape_
+    zero = nodes.constant(0.0)
     time = view.layout(shape).time_axis + 1
     others = [axis for axis in range(1, len(shape) + 1) if axis != time]
     T = nodes.add("Transpose", T, perm=[*others, 0, time])

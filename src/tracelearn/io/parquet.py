@@ -18,7 +18,7 @@ __all__ = ["open_table"]
 
 
 def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
-    """Read types and the number of rows from the ends of the files; ``columns`` must be of one type in all of them."""
+    """Open a file or a folder of them, reading no rows yet; ``columns`` must be of one type in all files."""
     files: tuple[Place, ...] = (place,)
     if isinstance(place, Path) and place.is_dir():
         files = visible_files(place, (".parquet", ".pq"))
@@ -30,14 +30,14 @@ def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
             schema = schema or table.schema_arrow
             n_rows += table.metadata.num_rows
             _check_types(columns, schema, table.schema_arrow, file)
-    # Text comes as numbers and a list of what they mean: written out, a long label that is repeated would fill memory.
-    coded = [name for name in columns if types.is_string(schema.field(name).type)]
-    return Table(schema, n_rows, partial(_batches, files, coded))
+    # Text is read dictionary-encoded: written out, a long label that is repeated in every row would fill the memory.
+    text_columns = [name for name in columns if types.is_string(schema.field(name).type)]
+    return Table(schema, n_rows, partial(_batches, files, text_columns))
 
 
 def _open(place: Place, **options: Any) -> Any:
-    """Open a file so that no more of it is in memory than is asked for."""
-    # By default a whole row group is in memory before its first row comes, and files often have but one.
+    """Open a file so that only the rows asked for are in memory."""
+    # By default a whole row group is read before its first row is returned, and many files are one row group.
     return pyarrow.parquet.ParquetFile(readable_by_pyarrow(place), buffer_size=2**20, pre_buffer=False, **options)
 
 
@@ -53,12 +53,12 @@ def _check_types(columns: Sequence[str], first: Any, schema: Any, file: Place) -
 
 
 def _batches(
-    files: tuple[Place, ...], coded: list[str], columns: Sequence[str], start: int, rows: int
+    files: tuple[Place, ...], text_columns: list[str], columns: Sequence[str], start: int, rows: int
 ) -> Iterator[Any]:
     """Read record batches; row groups before ``start`` are skipped."""
     row = 0
     for file in files:
-        with _open(file, read_dictionary=coded) as table:
+        with _open(file, read_dictionary=text_columns) as table:
             for group in range(table.num_row_groups):
                 size = table.metadata.row_group(group).num_rows
                 if row + size > start:

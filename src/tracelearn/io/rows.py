@@ -39,7 +39,7 @@ def source_of_rows(
     Rows are asked for in the thread that reads: a query belongs to the connection that made it.
     """
     _check_names(target, weight)
-    is_table = hasattr(type(rows), "shape")  # which gives its rows again; what comes from elsewhere does not
+    is_table = hasattr(type(rows), "shape")  # a table can be read again, a query or an iterator cannot
     reader = _open_reader(rows)
     schema = reader.schema
     target = "y" if target is None and "y" in schema.names else target
@@ -78,7 +78,7 @@ def _in_memory(rows: Any) -> Table:
 
 
 def _read_column(rows: Any, name: str) -> NDArray[Any]:
-    """Read one column of a table whose rows can be had again."""
+    """Read one column of a table that can be read again."""
     table = _in_memory(_open_reader(rows).read_all())
     refuse(
         name not in table.schema.names,
@@ -89,7 +89,7 @@ def _read_column(rows: Any, name: str) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """A table, and which of its columns are samples, targets and weights."""
+    """A table with the names of its columns of samples, targets and weights: iterates over blocks."""
 
     rows: Any
     samples: Name
@@ -101,7 +101,7 @@ class _Rows:
         return self.read(_open_reader(self.rows))
 
     def read(self, reader: Any) -> Iterator[Batch]:
-        """Turn record batches into blocks, in parts where they are large."""
+        """Turn record batches into blocks of samples, several for a large batch."""
         row = 0
         names = [name for name in (self.samples, self.target, self.weight) if name is not None]
         layouts: dict[Name, Any] = {}

@@ -33,7 +33,7 @@ _COLUMNS_OF_RUNS = 50  # for recordings; a column that names them is one of the 
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a file are samples, targets and weights, by name or as arrays; parameters as in `open_source`."""
+    """Which names of a file, or arrays, are samples, targets and weights; parameters as in `open_source`."""
 
     samples: str | Sequence[str]
     target: Any
@@ -46,7 +46,7 @@ class Choice:
 def source_of_file(file: DataFile, choice: Choice, block_bytes: int | None = None) -> Source:
     """Make a source of what was chosen in a file."""
     if file.schema is not None:
-        targets = _column_for(file, choice.target, "target")  # first: a name that is misspelt is not taken for an entry
+        targets = _column_for(file, choice.target, "target")  # first: a misspelt name is refused
         X = _samples_of_table(file, choice, targets)
     else:
         X = _samples_of_arrays(file, choice)
@@ -130,7 +130,7 @@ def _warn_of_recordings(file: DataFile, targets: Column, other_roles: set[str]) 
 
 
 def _first_rows(X: Column, y: Column | None) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Read some rows of samples and targets; none where they cannot be read, which reading all of them will say."""
+    """Read some rows of samples and targets; none where they cannot be read, since reading all of them will raise the error."""
     try:
         rows = X.head(_ROWS_EXAMINED)
         targets = None if y is None else y.head(_ROWS_EXAMINED)
@@ -149,7 +149,7 @@ def _example_of_text(file: DataFile, name: str) -> str:
 
 
 def _propose_axis(file: DataFile, X: Column, targets: Column | None, choice: Choice) -> None:
-    """Where another axis of the samples is as long as the targets, say that it is the one that was meant."""
+    """Raise an error that names the right sample_axis, where the targets are as many as the entries of another axis."""
     has_axis = "sample_axis" in file.format.options
     if not has_axis or targets is None or targets.n_rows == X.n_rows or targets.n_rows not in X.shape:
         return
@@ -192,7 +192,7 @@ def _column_for(file: DataFile, value: Any, role: str) -> Column | None:
 
 
 def _named_column(file: DataFile, name: str, role: str) -> Column:
-    """Find what a name means: an array or column of the file, another file, or an array in that, as in ``labels.csv:age``."""
+    """Open the array or column of a name: in the file, as another file, or in another file, as in ``labels.csv:age``."""
     if file.names is not None and name in file.names:
         return file.column(name)
     path, _, name_inside = (name, "", "") if place_of(name).exists() else name.rpartition(":")

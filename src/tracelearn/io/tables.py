@@ -38,8 +38,8 @@ __all__ = [
 ]
 
 _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls the index
-_FEWEST_ROWS = 10  # below, what columns have in common is chance
-_FEWEST_READINGS = 3  # of a recording, on average
+_FEWEST_ROWS = 10  # with fewer rows columns may look suspicious by chance
+_FEWEST_READINGS = 3  # the least readings of a recording, on average
 _ADVICE = (
     "choose columns with open_source(path, samples=...), such as 'ch*', leave some out with open_source(path, ignore=...), or, "
     "if rows are readings, name their recording with open_source(path, sample=...)."
@@ -48,9 +48,9 @@ _ADVICE = (
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Names and types of columns, the number of rows, and how some columns are read.
+    """Names and types of columns, the number of rows, and the function that reads columns.
 
-    ``batches(columns, start, rows)`` reads record batches of about so many rows from a row on.
+    ``batches(columns, start, rows)`` yields record batches of about ``rows`` rows, from the row ``start`` on.
     """
 
     schema: Any
@@ -71,7 +71,7 @@ def column_of_table(table: Table, name: Name) -> Column:
     """Make a column of a table that is open already."""
     names = (name,) if isinstance(name, str) else name
     shape, dtype = layout(table.schema, name)
-    if 0 in shape:  # lists of any length: the first row tells
+    if 0 in shape:  # lists of any length: that of the first row is taken
         shape, dtype = layout(table.schema, name, next(table.batches(names, 0, 1), None))
     return Column(table.n_rows, shape, dtype, 1, partial(_read_column, table, name, shape, dtype))
 
@@ -79,6 +79,7 @@ def column_of_table(table: Table, name: Name) -> Column:
 def _read_column(
     table: Table, name: Name, shape: tuple[int, ...], dtype: np.dtype[Any], start: int, rows: int
 ) -> Iterator[NDArray[Any]]:
+    """Yield a column, or several as one array, in blocks from the row ``start`` on."""
     names = (name,) if isinstance(name, str) else name
     for batch in table.batches(names, start, rows):
         yield to_array(batch, name, shape, dtype, start)
@@ -204,7 +205,7 @@ def refuse_text(schema: Any, names: Sequence[str], place: str, example_of: Calla
 
 
 def _refuse_outsiders(names: Sequence[str], inside: Sequence[str], description: str, place: str) -> None:
-    """Refuse a few columns, such as an identifier, without which the others are of one kind."""
+    """Refuse a few columns, such as an identifier, that keep the others from being of one kind."""
     of_one_kind = set(inside)
     outside = [name for name in names if name not in of_one_kind]
     refuse(
@@ -249,9 +250,9 @@ def warn_of_long_table(names: Sequence[str], columns: Sequence[NDArray[Any]], y:
     for name, column in zip(names, columns, strict=True):
         starts = np.flatnonzero(np.r_[True, column[1:] != column[:-1]])
         runs = len(starts)
-        comes_back = len(np.unique(column[starts])) < runs
+        is_repeated = len(np.unique(column[starts])) < runs
         label_changes = np.flatnonzero(y[1:] != y[:-1]) + 1
-        if 2 <= runs <= len(column) // _FEWEST_READINGS and not comes_back and np.isin(label_changes, starts).all():
+        if 2 <= runs <= len(column) // _FEWEST_READINGS and not is_repeated and np.isin(label_changes, starts).all():
             warn(
                 f"Expected one sample in each row, got a column {name!r} that is constant over runs of rows with one label, as "
                 "if rows were readings of recordings: to read series, name it with open_source(path, sample=...) and the "

@@ -51,7 +51,7 @@ def _write_beside(temporary: Path, target: Path, data: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name last: until then a power cut could bring the old file back."""
+    """Flush a folder to the disk: until then a power cut could bring back the file that was replaced."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -35,7 +35,10 @@ class Evaluation(Protocol):
         """Its gradient, (B K, p)."""
 
     def dual_value(self, largest_scale: Array) -> Array:
-        """Evaluate the dual objective (B,) at the dual point of this W, times the best scale of at most this (B,) <= 1."""
+        """Evaluate the dual objective (B,) at the dual point of this W, scaled by a factor.
+
+        The factor is the one with the largest value among those from 0 to ``largest_scale`` (B,), which is at most 1.
+        """
 
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Bound what the dual value (B,) and the length of the gradient (B,) are off by.

@@ -36,10 +36,10 @@ class Form(Protocol):
 
     @property
     def reads_samples_again(self) -> bool:
-        """Whether solvers go back to the samples: then there are no moments, of samples or of coordinates."""
+        """Whether solvers read the samples in every iteration, instead of moments."""
 
     def prepared(self, samples: Samples) -> Samples:
-        """Return samples as this form reads them: with every number looked at, unless moments do that."""
+        """Return samples as this form reads them, checked for NaN and infinity unless the moments will show these."""
 
     def data_fit(
         self,
@@ -66,13 +66,13 @@ class MomentsForm:
     reads_samples_again = False
 
     def prepared(self, samples: Samples) -> Samples:
-        """Return the samples, whose numbers are looked at while their moments are summed."""
+        """Return the samples as they are: NaN and infinity show in their moments."""
         return samples
 
     def data_fit(
         self, samples: Samples, loss: Loss, *, ridge: float, joint: bool, fit_intercept: bool, spectral: bool = False
     ) -> Squares:
-        """Sum up the moments and read them."""
+        """Sum up the moments, and state the data fit from them."""
         moments = samples.moments()
         return Squares.of(
             moments if fit_intercept else moments.uncentred(), ridge=ridge, joint=joint, spectral=spectral
@@ -88,13 +88,13 @@ class BasisForm:
     reads_samples_again = False
 
     def prepared(self, samples: Samples) -> Samples:
-        """Look at every number."""
+        """Check every number for NaN and infinity."""
         return samples.checked()
 
     def data_fit(
         self, samples: Samples, loss: Loss, *, ridge: float, joint: bool, fit_intercept: bool, spectral: bool = False
     ) -> Squares:
-        """Find the basis, and the moments of the coordinates in it."""
+        """Find a basis of the samples and the moments of their coordinates in it; return the data fit of all p features."""
         samples = self.prepared(samples)
         basis, origin, coordinates = in_basis(samples, fit_intercept=fit_intercept)
         fit = MomentsForm().data_fit(
@@ -113,13 +113,13 @@ class SamplesForm:
     reads_samples_again = True
 
     def prepared(self, samples: Samples) -> Samples:
-        """Look at every number; samples whose wide copy may not fit are widened block by block, whenever they are read."""
+        """Check every number; in passes, samples are cast to double precision block by block whenever they are read."""
         return (samples.in_passes() if self.in_passes else samples).checked()
 
     def data_fit(
         self, samples: Samples, loss: Loss, *, ridge: float, joint: bool, fit_intercept: bool, spectral: bool = False
     ) -> Squares | SampleLoss:
-        """Keep the samples behind the loss; of the squared loss only the products that solvers ask for."""
+        """State the loss of the samples; for the squared loss, the products with the samples that solvers ask for."""
         samples = self.prepared(samples)
         if loss.has_moments:
             cut = samples.in_small_blocks()

@@ -37,7 +37,7 @@ __all__ = [
 
 Rows = Callable[[Array], Array]  # from rows (R, p) to rows (R, p)
 
-# Of the shift: in single precision smaller eigenvalues are left out of solves. It moves gaps by 1e-4 or less (measured).
+# In single precision eigenvalues below this share of the shift are left out of solves. It moves gaps by 1e-4 or less (measured).
 _SMALL_SHARE = 0.01
 
 
@@ -78,7 +78,7 @@ class Operator(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Diagonal:
-    """A diagonal matrix, as the gram is of samples that are one entry of a tensor each."""
+    """A diagonal matrix: the gram of samples that each have one entry."""
 
     shares_shift: ClassVar[bool] = False
     n_groups: ClassVar[int] = 1
@@ -119,7 +119,8 @@ class Gram:
 
     def apply(self, rows: Array) -> Array:
         """Multiply every row, by the matrix of its group where there are several."""
-        xp, groups = array_namespace(rows), self.matrix.shape[:-2]
+        xp = array_namespace(rows)
+        groups = self.matrix.shape[:-2]
         return xp.reshape(xp.reshape(rows, (*groups, -1, rows.shape[1])) @ self.matrix, rows.shape)
 
     def single(self) -> Gram:
@@ -141,12 +142,12 @@ class Gram:
         return float(xp.mean(xp.linalg.diagonal(self.matrix)))
 
     def smallest(self) -> float:
-        """Find the smallest eigenvalue, less what rounding is worth; zero if that is not positive."""
+        """Find the smallest eigenvalue, less the rounding error; zero if that is not positive."""
         return _above_rounding(array_namespace(self.matrix).linalg.eigvalsh(self.matrix))
 
 
 def _above_rounding(values: Array) -> float:
-    """Find the smallest of eigenvalues (..., p), less what rounding is worth; zero if that is not positive."""
+    """Find the smallest of eigenvalues (..., p), less the rounding error; zero if that is not positive."""
     xp = array_namespace(values)
     rounding: float = 10 * values.shape[-1] * float(xp.finfo(values.dtype).eps) * float(xp.max(values))
     return max(0.0, float(xp.min(values)) - rounding)
@@ -156,7 +157,8 @@ def _above_rounding(values: Array) -> float:
 class SpectralGram(Gram):
     """A p by p matrix, or a stack (G, p, p) of them, one for each group of rows: one eigendecomposition for all shifts.
 
-    Every row has a shift of its own. That is more expensive at first, and then a path, its folds and its ridges share it.
+    Every row has a shift of its own. The decomposition costs more than a factorisation, but serves a whole path, its folds and
+    its ridges.
     ``decomposition`` holds eigenvalues and eigenvectors where they are known already.
     """
 
@@ -177,13 +179,14 @@ class SpectralGram(Gram):
         return positive_part(values), vectors
 
     def single(self) -> SpectralGram:
-        """Return the same in single precision; what is decomposed is decomposed in double first."""
+        """Return the same in single precision, decomposed in double precision."""
         values, vectors = self.eigen
         return SpectralGram(to_single(self.matrix), (to_single(values), to_single(vectors)))
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for shifts (R,)."""
-        xp, (values, vectors) = array_namespace(shift), self.eigen
+        xp = array_namespace(shift)
+        values, vectors = self.eigen
         divisor = values[..., None, :] + xp.reshape(shift, (*self.matrix.shape[:-2], -1, 1))
         back = xp.matrix_transpose(vectors)
 
@@ -198,7 +201,7 @@ class SpectralGram(Gram):
         return float(array_namespace(self.matrix).max(self.eigen[0]))
 
     def smallest(self) -> float:
-        """Find the smallest eigenvalue, less what rounding is worth; zero if that is not positive."""
+        """Find the smallest eigenvalue, less the rounding error; zero if that is not positive."""
         return _above_rounding(self.eigen[0])
 
 
@@ -206,7 +209,7 @@ class SpectralGram(Gram):
 class InBasis:
     """An operator on the coordinates in an orthonormal ``basis`` (p, r), zero outside: fewer samples than features.
 
-    The span of the samples is all that their products see. Every group of rows shares the basis.
+    Products with samples depend on nothing outside their span. All groups of rows share the basis.
     """
 
     has_factor: ClassVar[bool] = True
@@ -235,10 +238,12 @@ class InBasis:
         return values, self.basis @ vectors
 
     def solver(self, shift: Array) -> Rows:
-        """Return the solve inside the span; outside the shift alone divides."""
+        """Return the solve: by ``inner`` in the span of the basis, a division by the shift in its complement."""
         if isinstance(self.inner, SpectralGram) and self.n_groups == 1:
             return self._spectral_solver(shift)
-        xp, basis, inner = array_namespace(shift), self.basis, self.inner.solver(shift)
+        xp = array_namespace(shift)
+        basis = self.basis
+        inner = self.inner.solver(shift)
         back = xp.matrix_transpose(basis)
         level = shift[:1, None] if self.shares_shift else shift[:, None]
 
@@ -249,13 +254,16 @@ class InBasis:
         return solve
 
     def _spectral_solver(self, shift: Array) -> Rows:
-        """Return the solve in one basis of eigenvectors, instead of two changes of basis."""
-        xp, (values, principal) = array_namespace(shift), self._principal
+        """Return the solve in the eigenvectors of the operator, which saves the change to the basis and back."""
+        xp = array_namespace(shift)
+        values, principal = self._principal
         if values.ndim == 1 and values.dtype == xp.float32:
-            # Eigenvalues ascend. Most are too small to matter beside the shift, and what they do is left to the certificate.
+            # Eigenvalues ascend. Those that are negligible against the shift are dropped; the certificate counts the error.
             first = count_true(values < _SMALL_SHARE * xp.min(shift))
-            values, principal = values[first:], principal[:, first:]
-        back, removed_share = xp.matrix_transpose(principal), values / (values + shift[:, None])
+            values = values[first:]
+            principal = principal[:, first:]
+        back = xp.matrix_transpose(principal)
+        removed_share = values / (values + shift[:, None])
         return lambda rows: (rows - ((rows @ principal) * removed_share) @ back) / shift[:, None]
 
     def single(self) -> InBasis:
@@ -312,7 +320,7 @@ class Passes:
         return self.factor * (total - weight * self.mean)
 
     def compressed(self, subspaces: Subspaces) -> Array:
-        """Find the matrix that this is for cores in subspaces, in one pass: only cores are multiplied with each other."""
+        """Find the matrix of the operator for cores in subspaces, in one pass over the projected samples."""
         mean = subspaces.project(self.mean[None, :])
 
         def products(X: Array, Y: Array, share: Array, z: Array) -> Array:
@@ -345,7 +353,7 @@ class Passes:
 
 @dataclass(frozen=True, eq=False)
 class Centred:
-    """An operator that does not see what all rows have in common: ``(I - 11'/R)`` times one matrix for R rows.
+    """One matrix for the deviations of R rows from their mean row, zero for the mean row: ``(I - 11'/R)`` times the matrix.
 
     The bound of the multinomial Hessian is of this form: equal scores for all classes change nothing.
     """
@@ -365,7 +373,8 @@ class Centred:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for the deviations from the mean row, which divides the mean row by the shift."""
-        xp, inner = array_namespace(shift), self.inner.solver(shift)
+        xp = array_namespace(shift)
+        inner = self.inner.solver(shift)
 
         def solve(rows: Array) -> Array:
             mean = xp.mean(rows, axis=0, keepdims=True)
@@ -383,13 +392,13 @@ class Centred:
         return self.inner.mean_eigenvalue
 
     def smallest(self) -> float:
-        """Return zero: it does not see what all rows have in common."""
+        """Return zero: equal rows are in the null space."""
         return 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class Coupled:
-    """One matrix for all K rows together, which does not see what the rows have in common.
+    """One matrix for all K rows together, zero for equal rows.
 
     ``inner`` acts on ``contrasts`` (K, K - 1) between the rows, laid side by side, in coordinates of an orthonormal ``basis``
     (p, r), or of all p where that is None.
@@ -419,8 +428,9 @@ class Coupled:
         return self._rows(self.inner.apply(self._coordinates(rows)))
 
     def solver(self, shift: Array) -> Rows:
-        """Return the solve for all rows together; outside the contrasts and the basis the shift alone divides."""
-        level, inner = shift[:1, None], self.inner.solver(shift[:1])
+        """Return the solve for all rows together: a division by the shift outside the contrasts and the basis."""
+        level = shift[:1, None]
+        inner = self.inner.solver(shift[:1])
 
         def solve(rows: Array) -> Array:
             inside = self._coordinates(rows)
@@ -441,15 +451,16 @@ class Coupled:
         return self.inner.mean_eigenvalue * float(share)
 
     def smallest(self) -> float:
-        """Return zero: it does not see what all rows have in common."""
+        """Return zero: equal rows are in the null space."""
         return 0.0
 
 
 def compressed(operator: Operator, subspaces: Subspaces) -> Array:
-    """See an operator from inside subspaces: the matrix that it is for cores."""
+    """Find the matrix of an operator restricted to subspaces: it acts on cores."""
     if isinstance(operator, Passes):
         return operator.compressed(subspaces)
-    like, size = subspaces.bases[0], math.prod(subspaces.core_shape)
+    like = subspaces.bases[0]
+    size = math.prod(subspaces.core_shape)
     cores = array_namespace(like).eye(size, dtype=like.dtype, device=device(like))
     matrix = subspaces.project(operator.apply(subspaces.lift(cores)))
     return 0.5 * (matrix + matrix.T)
@@ -458,8 +469,8 @@ def compressed(operator: Operator, subspaces: Subspaces) -> Array:
 def largest_eigenvalue(apply: Callable[[Array], Array], like: Array) -> float:
     """Bound the largest eigenvalue of a symmetric positive operator from above, by a block of power iterations.
 
-    A step size needs a bound that holds: the estimate, which comes from below, is raised by the residual of its
-    eigenvector, which reaches the nearest eigenvalue, and by one per cent.
+    A step size needs a true bound, and power iterations estimate from below. So the residual of the eigenvector, which bounds
+    the distance to the nearest eigenvalue, is added, and one per cent.
     """
     xp = array_namespace(like)
     size = like.shape[-1]

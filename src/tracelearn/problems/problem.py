@@ -40,7 +40,8 @@ class Solution:
 
     def tensors_of(self, problems: Array) -> Array:
         """Index the tensors (T',) of some problems, given their index (B',)."""
-        xp, n_tensors = array_namespace(problems), self.W.shape[0] // self.gap.shape[0]
+        xp = array_namespace(problems)
+        n_tensors = self.W.shape[0] // self.gap.shape[0]
         places = xp.arange(n_tensors, device=device(problems))
         return xp.reshape(problems[:, None] * n_tensors + places[None, :], (-1,))
 
@@ -112,7 +113,8 @@ class Problems:
 
     def zero(self) -> Solution:
         """Return W = 0 with its certificate: the answer for any alpha from alpha_max up."""
-        xp, at_zero = array_namespace(self.alpha), self.fit.at_zero
+        xp = array_namespace(self.alpha)
+        at_zero = self.fit.at_zero
         W = xp.reshape(xp.zeros_like(at_zero.gradient), (-1, *self.shape))
         objective, gap = certify(self, W, None, at_zero)
         return Solution(W, self.penalty.start(W), objective, gap, 0)
@@ -135,7 +137,8 @@ class Problems:
 
     def one_by_one(self, solve: Callable[[Problems, Solution | None], Solution], start: Solution | None) -> Solution:
         """Solve each problem apart from the others."""
-        xp, solutions = array_namespace(self.alpha), []
+        xp = array_namespace(self.alpha)
+        solutions = []
         for k in range(self.fit.n_problems):
             index = xp.asarray([k], device=device(self.alpha))
             solutions.append(solve(self.take(index), None if start is None else start.take(index)))
@@ -154,7 +157,10 @@ def certify(
     split : what the solver knows of W, or None
     evaluation : the data fit, evaluated at W; None evaluates it
     """
-    xp, alpha, scale, penalty = array_namespace(W), problems.alpha, problems.scale, problems.penalty
+    xp = array_namespace(W)
+    alpha = problems.alpha
+    scale = problems.scale
+    penalty = problems.penalty
     evaluation = problems.fit.evaluate(W) if evaluation is None else evaluation
     by_problem = (alpha.shape[0], -1)
     last_places = _ROUNDING * float(xp.finfo(W.dtype).eps)
@@ -162,9 +168,11 @@ def certify(
     norms = penalty.value(W, split)
     objective = evaluation.value + alpha * xp.sum(xp.reshape(norms, by_problem), axis=1)
     # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
-    forces, force_errors = -xp.reshape(evaluation.gradient, W.shape), repeated(gradient_error, W.shape[0])
+    forces = -xp.reshape(evaluation.gradient, W.shape)
+    force_errors = repeated(gradient_error, W.shape[0])
     levels = penalty.dual_norm(forces, split, force_errors)
-    level, ones = xp.max(xp.reshape(levels, by_problem), axis=1), xp.ones_like(alpha)
+    level = xp.max(xp.reshape(levels, by_problem), axis=1)
+    ones = xp.ones_like(alpha)
     # Divided only where it is needed: a large alpha by a small level would overflow.
     dual = evaluation.dual_value(xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones))
     if not problems.penalised:
@@ -189,7 +197,8 @@ def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
 
 def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], share: float) -> Array:
     """Take a share of ``alpha_max``; where that is nothing but rounding, as of samples that are all the same, all of it."""
-    largest, at_zero = alpha_max(fit, penalty, shape), fit.at_zero
+    largest = alpha_max(fit, penalty, shape)
+    at_zero = fit.at_zero
     xp = array_namespace(largest)
     tensors = xp.reshape(xp.zeros_like(at_zero.gradient), (-1, *shape))
     _, error = at_zero.errors(_ROUNDING * float(xp.finfo(largest.dtype).eps))

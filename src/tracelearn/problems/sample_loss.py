@@ -38,15 +38,16 @@ __all__ = ["SampleLoss"]
 _LARGEST_HESSIAN = 4096
 # Up to this size the bound of a Hessian that couples targets is diagonalised: ADMM then changes its step for nothing.
 _SPECTRAL = 1000
-# How often a step may be made longer, and what share of the bound of the curvature is believed at least.
-_LOWERINGS, _LEAST_SHARE = 30, 1e-6
-# Where every sample is told apart beyond doubt curvatures vanish, and a step divided by them would overflow.
+_LOWERINGS = 30  # how often the estimate of the curvature may be lowered
+_LEAST_SHARE = 1e-6  # the least estimate of the curvature, as a share of its bound
+# Where all samples are classified with certainty curvatures vanish, and a step divided by them would overflow.
 _LEAST_CURVATURE = 1e-100
 # Up to this size a Hessian that couples targets is factored in milliseconds. Measured on paths of real data, to a gap of
 # 1e-3: at 264 Newton took a quarter of the time of ADMM, at 640 as long, at 2,160 seventeen times as long.
 _SMALL_HESSIAN = 800
-# Features from which a Hessian is found in single precision, if their mean squares are so far from the ends of its range.
-_MANY, _SMALLEST = 200, 1e-12
+# A Hessian of at least so many features is found in single precision, if their mean squares are well within its range.
+_MANY = 200
+_SMALLEST = 1e-12
 
 # Weights (m, K) of the samples of a block, from their targets, shares and scores.
 Weigh = Callable[[Array, Array, Array], Array]
@@ -55,14 +56,14 @@ Weigh = Callable[[Array, Array, Array], Array]
 def _is_far(mean: Array, squares: Array) -> bool:
     """Tell whether some feature's mean is so far from zero that sums of products lose the digits of its spread.
 
-    A constant feature is the extreme: subtracted, it is exactly zero. Then samples about their mean are worth their price.
+    Then the mean is subtracted from all samples, at the cost of a copy: a constant feature becomes exactly zero.
     """
     xp = array_namespace(mean)
     return bool(xp.any(mean**2 > 1e6 * (squares - mean**2)))
 
 
 def _moved(samples: Samples, x: Array | None, y: Array | None) -> Samples:
-    """Subtract a row from all samples and from all targets."""
+    """Subtract a row x from all samples and a row y from all targets; None subtracts nothing."""
 
     def moved(block: Block) -> Block:
         return replace(block, X=block.X if x is None else block.X - x, Y=block.Y if y is None else block.Y - y)
@@ -71,24 +72,24 @@ def _moved(samples: Samples, x: Array | None, y: Array | None) -> Samples:
 
 
 class _Share:
-    """The part of the bound of the curvature that is believed.
+    """An estimate of the curvature, as a share of its upper bound: a smaller one makes longer steps.
 
-    It is raised at once where more was seen. It is lowered some times only, so that in the end it rests, and then every
-    step has met what its model promised.
+    It is raised whenever a larger curvature was measured, and lowered at most ``_LOWERINGS`` times. So it becomes constant,
+    and from then on the quadratic model bounds the loss at every step, as convergence needs.
     """
 
     def __init__(self) -> None:
         self.value = 1.0
         self._lowered = 0
 
-    def follow(self, seen: float) -> bool:
-        """Take note of what was seen; tell whether the value has changed."""
+    def follow(self, measured: float) -> bool:
+        """Adjust the share to a measured one; tell whether it has changed."""
         before = self.value
-        wanted = min(1.0, max(1.5 * seen, _LEAST_SHARE))
-        if seen > before:
-            self.value = wanted
-        elif seen < 0.5 * before and self._lowered < _LOWERINGS:
-            self.value = wanted
+        target = min(1.0, max(1.5 * measured, _LEAST_SHARE))
+        if measured > before:
+            self.value = target
+        elif measured < 0.5 * before and self._lowered < _LOWERINGS:
+            self.value = target
             self._lowered += 1
         return self.value != before
 
@@ -114,10 +115,12 @@ class LossEvaluation:
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Estimate rounding from the mean squares of the products ``w_i x_i``, which cancel where features are collinear.
 
-        Where forces do not balance, all are moved by their mean: the dual value changes by it times scores, the gradient by it
-        times samples.
+        A free intercept asks that forces sum to zero. Where they do not, subtracting their mean makes a feasible dual point: the
+        dual value changes by at most the mean times scores, the gradient by the mean times samples.
         """
-        xp, fit, n = array_namespace(self.W), self.fit, self.value.shape[0]
+        xp = array_namespace(self.W)
+        fit = self.fit
+        n = self.value.shape[0]
         # The root mean squares of the scores with their intercept, and of the samples.
         sizes = xp.sqrt(summed(self.W**2 @ fit.squares, n)) + xp.sqrt(summed(self.shift**2, n))
         length = xp.sqrt(xp.sum(fit.squares))
@@ -136,14 +139,17 @@ class LossEvaluation:
     def dual_value(self, largest_scale: Array) -> Array:
         """Evaluate minus the mean conjugate at the scaled forces, less the ridge term.
 
-        A scale of one is best: at the optimum the forces are the dual answer. It is zero where they do not sum to zero as the
-        free intercept asks: then they prove nothing, but that no loss is negative.
+        A scale of one is best, since at the optimum the forces are the dual solution. Where they do not sum to zero, as a free
+        intercept asks, the scale is zero: the dual value is then zero too, the bound that no loss is negative.
         """
-        xp, scale = array_namespace(self.value), largest_scale
+        xp = array_namespace(self.value)
+        scale = largest_scale
         if self.fit.fit_intercept:
             allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self.force
             scale = scale * xp.astype(summed(xp.abs(self.imbalance), scale.shape[0]) <= allowed, scale.dtype)
-        loss, shift, scale_of_target = self.fit.loss, self.shift, repeated(scale, self.shift.shape[0])
+        loss = self.fit.loss
+        shift = self.shift
+        scale_of_target = repeated(scale, self.shift.shape[0])
 
         def conjugate(X: Array, Y: Array, share: Array, z: Array) -> Array:
             return share @ loss.conjugate(Y, scale_of_target * loss.derivative(Y, z + shift))
@@ -184,7 +190,8 @@ class SampleLoss:
         cut = samples.in_small_blocks()
         mean, squares, y_mean = cut.total(lambda X, Y, share, z: (share @ X, share @ squared(X), share @ Y))
         loss.check_mean(y_mean)
-        xp, rows = array_namespace(mean), samples.rows
+        xp = array_namespace(mean)
+        rows = samples.rows
         if rows is not None:
             first = rows[0, :]
             mean = first + cut.total(lambda X, Y, share, z: share @ (X - first))
@@ -244,15 +251,15 @@ class SampleLoss:
 
     @property
     def _n_unknowns(self) -> int:
-        """Numbers that the samples determine for each target."""
+        """The number of weights of each target that the samples determine: at most features, and at most samples."""
         rows = self.samples.rows
         return self.n_features if rows is None else min(rows.shape)
 
     @property
     def solvers(self) -> Solvers:
-        """Newton's method, where a Hessian can be factored; else that of weights in subspaces, and for a path gradients.
+        """Newton's method where a Hessian can be factored; else "subspaces", and for a path "apg".
 
-        Where targets that are coupled make the Hessian expensive, ADMM comes close enough for a path sooner.
+        Where coupled targets make the Hessian expensive, ADMM reaches the small accuracy of a path sooner.
         """
         if self.in_passes:
             return Solvers("subspaces", "apg")
@@ -284,6 +291,7 @@ class SampleLoss:
         return array_namespace(self.x_mean).zeros(shape, dtype=self.x_mean.dtype, device=device(self.x_mean))
 
     def _shift(self, scores: Any, start: Array | None = None) -> Array:
+        """Find the best intercept (K,) for scores, searching from ``start``; zero for models without."""
         start = self._zeros((self.samples.n_targets,)) if start is None else start
         if not self.fit_intercept:
             return start
@@ -298,7 +306,8 @@ class SampleLoss:
         """
         xp = array_namespace(W)
         W = xp.reshape(W, (-1, self.n_features))
-        loss, scores = self.loss, self.samples.scores(W)
+        loss = self.loss
+        scores = self.samples.scores(W)
         shift = self._shift(scores, None if near is None else near.shift)
 
         def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
@@ -309,7 +318,8 @@ class SampleLoss:
         value, gradient, imbalance, squares = self.samples.total(sums, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
         gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
-        value, force = summed(value, self.n_problems) + ridge_value, xp.sqrt(summed(squares, self.n_problems))
+        value = summed(value, self.n_problems) + ridge_value
+        force = xp.sqrt(summed(squares, self.n_problems))
         return LossEvaluation(value, gradient, self, scores, shift, imbalance, force, ridge_value, W)
 
     def shifted_solver(self, shift: Array) -> Rows:
@@ -319,14 +329,15 @@ class SampleLoss:
     def updater(self, shift: Array, solve: Rows | None = None) -> Callable[[Array, Array], Array]:
         """Return the minimiser of a quadratic model of the loss around W: one pass over the samples, one solve.
 
-        The model is the bound ``operator``. Where targets are coupled, and models of second order expensive, it is times a share
-        that follows what was seen of the curvature: where classes are told apart it is a small part of its bound, and steps
-        by the bound would be as much too short.
+        Its Hessian is the bound ``operator``. Where targets are coupled, and true Hessians expensive, the bound is multiplied by
+        a share that follows the measured curvature: for well separated classes this is a small part of the bound, whose steps
+        would be as much too short.
         """
         ridge = repeated(self.ridge, self.samples.n_targets)
         level = 2.0 * ridge + repeated(shift, self.samples.n_targets)
         solve = self.shifted_solver(shift) if solve is None else solve
-        share, follows = _Share(), not self.loss.is_separable
+        share = _Share()
+        follows = not self.loss.is_separable
         before: tuple[LossEvaluation, Array] | None = None
 
         def update(W: Array, pull: Array) -> Array:
@@ -348,16 +359,18 @@ class SampleLoss:
     ) -> float:
         """Measure the curvature between two weights, as a share of its bound: the largest over the problems.
 
-        What rounding may hide is added, so that steps too small to show anything are taken by the bound.
+        The rounding error is added, so that for steps too small to measure the share is one.
         """
-        xp, n = array_namespace(image_after), self.n_problems
+        xp = array_namespace(image_after)
+        n = self.n_problems
         step = after.W - before.W
         change = after.gradient - before.gradient - 2.0 * repeated(self.ridge, step.shape[0])[:, None] * step
         rounding = 100.0 * float(xp.finfo(step.dtype).eps) * xp.max(xp.abs(before.gradient)) * xp.abs(step)
-        seen = summed(xp.sum(change * step + rounding, axis=1), n)
+        measured = summed(xp.sum(change * step + rounding, axis=1), n)
         bound = summed(xp.sum((image_after - image_before) * step, axis=1), n)
-        is_less, ones = bound > seen, xp.ones_like(bound)
-        return float(xp.max(xp.where(is_less, seen / xp.where(is_less, bound, ones), ones)))
+        is_less = bound > measured
+        ones = xp.ones_like(bound)
+        return float(xp.max(xp.where(is_less, measured / xp.where(is_less, bound, ones), ones)))
 
     def model(self, W: Array, evaluation: LossEvaluation) -> Squares | None:
         """Expand the loss to second order around W, the intercept eliminated, as one problem of squares.
@@ -379,10 +392,10 @@ class SampleLoss:
 
     @cached_property
     def _basis(self) -> tuple[Array, Array] | None:
-        """An orthonormal basis (p, r) of samples in memory that span less than all p dimensions, and their coordinates.
+        """An orthonormal basis (p, r) of samples in memory that span less than p dimensions, and their coordinates (n, r).
 
-        Fewer samples than features do; so do linear views of the same samples side by side, as those of a search. That is
-        looked for where targets are coupled, since a Hessian of all of them costs the cube of their number.
+        Fewer samples than features do; so do linear views of the same samples side by side, as in a search. The second case is
+        tested only where targets are coupled, whose Hessian costs the cube of their number.
         """
         rows = self.samples.rows
         if rows is None:
@@ -397,22 +410,26 @@ class SampleLoss:
         return None if basis is None else (basis, centred @ basis)
 
     def _curvatures(self, Y: Array, z: Array) -> Array:
+        """Evaluate the second derivatives of the loss, bounded away from zero."""
         return array_namespace(z).clip(self.loss.curvatures(Y, z), min=_LEAST_CURVATURE)
 
     def _coupled_hessian(self, evaluation: LossEvaluation) -> Coupled:
         """Build the Hessian of all targets together, the intercepts eliminated.
 
-        Equal scores of all targets change nothing, so it is kept for the contrasts between targets, of which there is one less.
+        It is kept for the K - 1 contrasts between targets, since it is zero for weights that are equal for all targets.
         """
-        loss, shift, basis = self.loss, evaluation.shift, self._basis
-        xp, K = array_namespace(shift), shift.shape[0]
+        loss = self.loss
+        shift = evaluation.shift
+        basis = self._basis
+        xp = array_namespace(shift)
+        K = shift.shape[0]
         contrasts = target_contrasts(shift)
 
         def hessian(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, Array, Array]:
             coupling = loss.coupling(Y, z + shift)
             assert coupling is not None
             rows = X if basis is None else basis[1]
-            # What the intercepts explain is subtracted below, and a large mean would take all digits with it.
+            # The part of the intercepts is subtracted below; with a large mean that would lose all digits.
             origin = self.x_mean if basis is None else None
             return pairwise_grams(rows, coupling, share, contrasts, origin=origin, single=self.single_hessians)
 
@@ -436,8 +453,10 @@ class SampleLoss:
 
     def _covariances(self, weigh: Weigh, scores: Any = None, *, single: bool = False) -> list[Any]:
         """Sum ``w (x - m)(x - m)'`` for each column of weights w, m the weighted mean, or with no intercept zero."""
-        samples, centre = self.samples, self.fit_intercept
-        like, basis = samples.like, self._basis
+        samples = self.samples
+        centre = self.fit_intercept
+        like = samples.like
+        basis = self._basis
         if like is not None and is_sparse(like) and like.shape[1] > min(FEW, like.shape[0]):
             weights = samples.total(lambda X, Y, share, z: weigh(Y, share, z), scores)
             return [SparseGram.of(like, weights[:, k], centre=centre) for k in range(weights.shape[1])]
@@ -457,7 +476,8 @@ class SampleLoss:
     @property
     def mean_curvature(self) -> float:
         """The mean variance of the features times the mean curvature of the loss at W = 0, plus the ridge."""
-        xp, zero = array_namespace(self.x_mean), self.at_zero
+        xp = array_namespace(self.x_mean)
+        zero = self.at_zero
 
         def curvatures(X: Array, Y: Array, share: Array, z: Array) -> Array:
             return share @ self._curvatures(Y, z + zero.shift)
@@ -467,7 +487,7 @@ class SampleLoss:
         return curvature * variance + 2.0 * float(xp.mean(self.ridge))
 
     def within(self, subspaces: Subspaces) -> SampleLoss:
-        """State the problems for cores: the samples are projected once and kept."""
+        """State the problems for cores: the samples are projected once, and their projections kept in memory."""
         samples = self.samples.mapped_rows(subspaces.project, subspaces.core_shape).kept()
         squares = samples.total(lambda X, Y, share, z: share @ X**2)
         x_mean = subspaces.project(self.x_mean[None, :])[0, :]
@@ -498,14 +518,15 @@ class SampleLoss:
 
 
 def _spectral(operator: Any) -> Any:
-    """Let one decomposition serve all shifts, where that is soon done."""
+    """Diagonalise the matrix of an operator once for all shifts, if it is small enough."""
     if isinstance(operator, Gram):
         return SpectralGram(operator.matrix) if operator.matrix.shape[0] <= _SPECTRAL else operator
     return replace(operator, inner=_spectral(operator.inner)) if isinstance(operator, InBasis) else operator
 
 
 def target_contrasts(like: Array) -> Array:
-    """Return an orthonormal basis (K, K - 1) of what sums to zero over K targets, for an array (K,) of a library and device."""
-    xp, K = array_namespace(like), like.shape[0]
+    """Return an orthonormal basis (K, K - 1) of the vectors of sum zero, in the library and on the device of an array (K,)."""
+    xp = array_namespace(like)
+    K = like.shape[0]
     contrasts = np.linalg.qr(np.column_stack([np.ones(K), np.eye(K)[:, 1:]]))[0][:, 1:]
     return xp.asarray(contrasts, dtype=like.dtype, device=device(like))

@@ -1,4 +1,4 @@
-"""Covariances of sparse rows, which stay sparse: an operator like any other, behind products with the rows.
+"""Covariances of sparse rows, which stay sparse: an operator like any other, by products with the rows.
 
 Invariant: the mean is subtracted from products, never from the rows, so that nothing is filled in.
 """
@@ -38,9 +38,10 @@ class SparseGram:
 
     @classmethod
     def of(cls, X: Any, weight: Array, *, centre: bool) -> SparseGram:
-        """Find the weighted mean, unless the rows are not to be centred."""
+        """Make the operator of rows about their weighted mean, or about zero unless ``centre``."""
         total = float(np.sum(weight))
-        return cls(X, weight, (weight / total) @ X if centre and total > 0 else np.zeros(X.shape[1]))
+        mean = (weight / total) @ X if centre and total > 0 else np.zeros(X.shape[1])
+        return cls(X, weight, mean)
 
     @property
     def shares_shift(self) -> bool:
@@ -54,7 +55,7 @@ class SparseGram:
 
     @cached_property
     def diagonal(self) -> Array:
-        """The diagonal of the system."""
+        """The diagonal of the operator."""
         return positive_part(self._squares - float(np.sum(self.weight)) * self.mean**2)
 
     @cached_property
@@ -64,7 +65,7 @@ class SparseGram:
 
     @cached_property
     def _uncentred(self) -> Diagonal | _Kernel | None:
-        """The same about zero, where it is solved directly."""
+        """The operator without its mean, in a form that is solved directly; None where there is no such form."""
         n, p = self.X.shape
         if n == 0 or int(np.max(np.diff(self.X.indptr))) <= 1:
             return Diagonal(self._squares)
@@ -79,13 +80,13 @@ class SparseGram:
         plain = self._uncentred.solver(shift)
         if not np.any(self.mean):
             return plain
-        # Sherman and Morrison: what is left of the rank-one correction is never below shift over shift plus |v|^2.
+        # Sherman and Morrison: the divisor of the rank-one correction is at least shift / (shift + |v|^2), whatever rounding.
         shift = shift[:1] if self.shares_shift else shift
         v = math.sqrt(float(np.sum(self.weight))) * np.tile(self.mean, (shift.shape[0], 1))
         image = plain(v)
-        remaining = 1.0 - np.sum(v * image, axis=1)
-        least = shift / (shift + np.sum(v * v, axis=1))
-        image = image / np.maximum(remaining, least)[:, None]
+        divisor = 1.0 - np.sum(v * image, axis=1)
+        lower_bound = shift / (shift + np.sum(v * v, axis=1))
+        image = image / np.maximum(divisor, lower_bound)[:, None]
 
         def solve(rows: Array) -> Array:
             solution = plain(rows)
@@ -113,19 +114,22 @@ class _Kernel:
     shares_shift = True
 
     def __init__(self, rows: Any) -> None:
-        self._rows, self._gram = rows, Gram((rows @ rows.T).toarray())
+        self._rows = rows
+        self._gram = Gram((rows @ rows.T).toarray())
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve ``(r - A' (A A' + s)^-1 A r) / s``."""
-        A, inner, level = self._rows, self._gram.solver(shift), float(shift[0])
+        A = self._rows
+        inner = self._gram.solver(shift)
+        level = float(shift[0])
         return lambda rows: (rows - (A.T @ inner((A @ rows.T).T).T).T) / level
 
 
 class _Iterations:
     """Solves by conjugate gradients, each from the solution before.
 
-    The right-hand sides of a loop change less and less. A fixed share of the change is what a solve is off by, so that its
-    errors vanish with the steps of the loop and never hold it up.
+    The right-hand sides of a loop change less and less. The error of a solve is at most a fixed share of the change, so it
+    vanishes with the steps of the loop, which converges as with exact solves.
     """
 
     def __init__(self, system: SparseGram, shift: Array) -> None:
@@ -134,7 +138,9 @@ class _Iterations:
 
     def solve(self, rows: Array) -> Array:
         """Solve ``(operator + shift I) w = r`` for every row r."""
-        system, shift, first = self._system, self._shift, self._last is None
+        system = self._system
+        shift = self._shift
+        first = self._last is None
         diagonal = system.diagonal + shift[:, None]
         tol = 1e-10 if first else 1e-4
         self._last = conjugate_gradients(system.apply, rows, shift, diagonal, self._last, tol)

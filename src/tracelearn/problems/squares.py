@@ -34,7 +34,9 @@ class SquaresEvaluation:
 
         Moments that others were subtracted from are off by the rounding of what was there before.
         """
-        fit, xp, B = self.squares, array_namespace(self.value), self.value.shape[0]
+        fit = self.squares
+        xp = array_namespace(self.value)
+        B = self.value.shape[0]
         if fit.variances is None:
             target = summed(fit.target, B)
             return unit * target, xp.zeros_like(target)
@@ -73,9 +75,9 @@ class Squares:
     ridge: Array
     x_mean: Array
     y_mean: Array
-    variances: Array | None = None  # of the features (p,); not known of a model of second order, which proves nothing
-    # Variances of features (p,) and targets (B K,) that the rounding of products is in proportion to, where samples were
-    # subtracted: those of what was there before. None where they are the variances themselves.
+    variances: Array | None = None  # of the features (p,); None in a quadratic model, which needs no certificate
+    # Where samples were subtracted: the variances of features (p,) and targets (B K,) before, to which the rounding of products
+    # is proportional. None where nothing was: then it is proportional to the variances themselves.
     x_rounding: Array | None = None
     y_rounding: Array | None = None
 
@@ -106,10 +108,11 @@ class Squares:
 
     @classmethod
     def of(cls, moments: Moments, *, ridge: float = 0.0, joint: bool = False, spectral: bool = False) -> Squares:
-        """Read moments: one problem for each target, or with ``joint`` one problem of all targets."""
-        xp, weight = array_namespace(moments.gram), moments.weight
+        """State the problems of moments: one for each target, or with ``joint`` one of all targets."""
+        xp = array_namespace(moments.gram)
+        weight = moments.weight
         matrix = moments.gram * (2.0 / weight)
-        lost = moments.cancelled
+        cancelled = moments.cancelled
         return cls(
             operator=SpectralGram(matrix) if spectral else Gram(matrix),
             cross=moments.cross.T / weight,
@@ -118,22 +121,23 @@ class Squares:
             x_mean=moments.x_mean,
             y_mean=moments.y_mean,
             variances=0.5 * xp.linalg.diagonal(matrix),
-            x_rounding=None if lost is None else lost.x_squares / weight,
-            y_rounding=None if lost is None else lost.y_squares / weight,
+            x_rounding=None if cancelled is None else cancelled.x_squares / weight,
+            y_rounding=None if cancelled is None else cancelled.y_squares / weight,
         )
 
     def lifted(self, basis: Array, origin: Any, variances: Array) -> Squares:
-        """Read problems of coordinates in a basis (p, r) about an origin (p,) as problems of all p features.
+        """Restate problems of coordinates in a basis (p, r) about an origin (p,) as problems of all p features.
 
-        The variances of features say what rounding may do; those of all samples serve each part of them.
+        ``variances`` (p,) bound the rounding error; those of all samples may be given for a subset.
         """
         back = array_namespace(basis).matrix_transpose(basis)
-        operator, x_mean = InBasis(self.operator, basis), origin + self.x_mean @ back  # type: ignore[arg-type]
+        operator = InBasis(self.operator, basis)  # type: ignore[arg-type]
+        x_mean = origin + self.x_mean @ back
         return replace(self, operator=operator, cross=self.cross @ back, x_mean=x_mean, variances=variances)
 
     @property
     def in_coordinates(self) -> Squares:
-        """The problems of coordinates again, of an operator in a basis: what is not in their span takes no part in products."""
+        """The problems of the coordinates in the basis, which ``lifted`` has restated for all features."""
         operator: Any = self.operator
         return replace(self, operator=operator.inner, cross=self.cross @ operator.basis)
 
@@ -156,12 +160,12 @@ class Squares:
 
     @property
     def rounding_sizes(self) -> tuple[Array, Array]:
-        """The variances of features and of targets that rounding is in proportion to."""
+        """The variances of features and of targets that rounding is proportional to."""
         if self.x_rounding is None or self.y_rounding is None:
             return self.variances, self.target
         return self.x_rounding, self.y_rounding
 
-    @property  # not kept: it knows the squares, and memory that a circle holds is free only when Python looks for circles
+    @property  # not cached: it refers to the squares, and a reference cycle would delay the release of its memory
     def at_zero(self) -> SquaresEvaluation:
         """The evaluation at W = 0: the variance of the targets."""
         value = summed(self.target, self.ridge.shape[0])
@@ -174,7 +178,8 @@ class Squares:
 
     def evaluate(self, W: Array, near: Any = None) -> SquaresEvaluation:
         """Evaluate value and gradient with one product."""
-        xp, B = array_namespace(W), self.ridge.shape[0]
+        xp = array_namespace(W)
+        B = self.ridge.shape[0]
         W = xp.reshape(W, self.cross.shape)
         ridge = repeated(self.ridge, W.shape[0])
         half_gradient = 0.5 * self.operator.apply(W) + ridge[:, None] * W - self.cross
@@ -184,12 +189,13 @@ class Squares:
         return SquaresEvaluation(summed(value, B), 2.0 * half_gradient, summed(slope, B), self, W)
 
     def shifted_solver(self, shift: Array) -> Rows:
-        """Factor the normal equations, shifted."""
+        """Factor the shifted normal equations."""
         return self.operator.solver(repeated(2.0 * self.ridge + shift, self.cross.shape[0]))
 
     def updater(self, shift: Array, solve: Rows | None = None) -> Callable[[Array, Array], Array]:
-        """Return the solve of the normal equations, shifted, whatever W was."""
-        xp, constant = array_namespace(shift), 2.0 * self.cross
+        """Return the solve of the shifted normal equations; its result does not depend on W."""
+        xp = array_namespace(shift)
+        constant = 2.0 * self.cross
         solve = self.shifted_solver(shift) if solve is None else solve
 
         def update(W: Array, pull: Array) -> Array:
@@ -198,8 +204,10 @@ class Squares:
         return update
 
     def with_ridges(self, ridges: Array) -> tuple[Array, Array]:
-        """Minimise with each of A ridges and no penalty: rows (A, B K, p) and intercepts (A, B K); the operator is spectral."""
-        xp, (count, p), G = array_namespace(ridges), self.cross.shape, self.n_groups
+        """Solve ridge regression for A ridges: weights (A, B K, p) and intercepts (A, B K); the operator must be spectral."""
+        xp = array_namespace(ridges)
+        count, p = self.cross.shape
+        G = self.n_groups
         each = (G, ridges.shape[0], count // G)
         shift = xp.broadcast_to(2.0 * ridges[:, None], each)
         force = xp.broadcast_to(xp.reshape(2.0 * self.cross, (G, 1, -1, p)), (*each, p))
@@ -209,7 +217,7 @@ class Squares:
         return xp.reshape(W, (-1, count, p)), xp.reshape(xp.moveaxis(b, 1, 0), (-1, count))
 
     def intercept(self, W: Array) -> Array:
-        """Let the model pass through the means."""
+        """Find the intercepts with which the model predicts the mean target at the mean sample."""
         return self.y_mean - _row_products(W, self.x_mean)
 
     @property
@@ -228,7 +236,7 @@ class Squares:
         return replace(self, operator=gram, cross=cross, x_mean=x_mean, variances=variances, x_rounding=None)
 
     def single(self) -> Squares:
-        """Return the same problems in single precision, unless its range is too small for them: for choosing, not for answers."""
+        """Return the same problems in single precision, if its range allows: for choosing alpha, not for solutions."""
         xp = array_namespace(self.cross)
         sizes = [float(xp.sum(self.variances)), float(xp.max(self.target)), 1.0]  # type: ignore[arg-type]
         if not 1e-12 < min(sizes) <= max(sizes) < 1e12 or not isinstance(self.operator, Gram | InBasis):

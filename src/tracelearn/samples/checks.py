@@ -65,7 +65,8 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overf
 
     With ``overflows`` the values are what finite samples were made into, and such a number has left the range of their dtype.
     """
-    xp, entries = array_namespace(values), values.data if is_sparse(values) else values
+    xp = array_namespace(values)
+    entries = values.data if is_sparse(values) else values
     if not xp.isdtype(entries.dtype, "real floating"):
         return
     # One pass and no mask in the good case: a sum is finite unless a term is not, or it overflows.
@@ -78,7 +79,8 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overf
         return
     index = int(xp.argmax(xp.astype(bad, xp.uint8)))
     if is_sparse(values):
-        row, column = int(np.searchsorted(values.indptr, index, side="right")) - 1, int(values.indices[index])
+        row = int(np.searchsorted(values.indptr, index, side="right")) - 1
+        column = int(values.indices[index])
     else:
         row, column = divmod(index, math.prod(values.shape[1:]))
     if overflows:
@@ -95,13 +97,13 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overf
 
 
 def as_numpy(values: Any, name: str) -> Array:
-    """Make an array of NumPy; refuse rows of several shapes, and masked entries, below which anything may be."""
+    """Make an array of NumPy; refuse rows of several shapes, and masked entries, whose values are undefined."""
     try:
-        found = np.asarray(values)
-        if found.dtype == object and found.ndim == 1 and len(found) and np.ndim(found[0]):
-            found = np.asarray(list(found))  # an array of arrays
+        array = np.asarray(values)
+        if array.dtype == object and array.ndim == 1 and len(array) and np.ndim(array[0]):
+            array = np.asarray(list(array))  # an array of arrays
     except ValueError:
-        shapes = sorted({np.shape(one) for one in values})[:2]
+        shapes = sorted({np.shape(row) for row in values})[:2]
         raise InputError(
             f"Expected {name} to be one array, got rows of several shapes, such as {' and '.join(map(str, shapes))}: cut, pad or "
             "resample them to one."
@@ -110,7 +112,7 @@ def as_numpy(values: Any, name: str) -> Array:
         raise InputError(
             f"Expected values everywhere in {name}, got masked entries: fill them in, or drop these samples."
         )
-    return found
+    return array
 
 
 def check_range(values: Array, name: str) -> None:
@@ -221,10 +223,10 @@ def read_rows(
 
 
 def _as_samples(X: Any, non_numpy: bool) -> Any:
-    """Make an array of what is none, and refuse one that is empty or holds no real numbers; frames pass as they are."""
+    """Convert lists and the like to an array, and refuse arrays that are empty or not real; data frames pass as they are."""
     if non_numpy:
         X = detached(X)
-    elif not hasattr(X, "columns") and not is_sparse(X):  # no data frame
+    elif not hasattr(X, "columns") and not is_sparse(X):
         X = as_numpy(X, "X")
     if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
         raise InputError(
@@ -271,7 +273,7 @@ def _canonical(rows: Any) -> Any:
     """Give every entry of sparse rows one place, so that squares of entries are squares of what is stored."""
     rows = sparse.csr_array(rows)
     if not rows.has_canonical_format:
-        rows = rows.copy()  # the user's own stay as they are
+        rows = rows.copy()  # the array of the user is not written to
         rows.sum_duplicates()
     return rows
 
@@ -284,7 +286,7 @@ def check_place(X: Any, like: Array, caller: str) -> None:
     like : an array that the model has learned
     caller : what the samples are for, such as "TraceNormRegressor.predict()"
     """
-    X = X if is_non_numpy(X) else np.zeros(0)  # what is read in blocks becomes NumPy's
+    X = X if is_non_numpy(X) else np.zeros(0)  # all else is read as blocks of NumPy
     if not same_place(X, like):
         raise InputError(
             f"Expected X of {place(like)} as in fit, got X of {place(X)}: samples for {caller} must use the same namespace and "
@@ -311,9 +313,11 @@ def _check_real(values: Array, name: str) -> None:
 
 
 def float_dtype(X: Array) -> Any:
-    """Find the dtype of what is learned from X: its own, or for whole numbers and 16 bits the widest of its device."""
+    """Find the dtype of weights learned from X: that of X, or for whole numbers and 16 bits the widest of its device."""
     xp = array_namespace(X)
-    is_float = xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32  # sums would not survive fewer
+    is_float = (
+        xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32
+    )  # with fewer sums lose all accuracy
     return X.dtype if is_float else widest(X)["dtype"]
 
 
@@ -347,30 +351,30 @@ def read_targets(y: Any, X: Array) -> Array:
 
 def read_confounds(confounds: Any, n_samples: int | None) -> Array:
     """Check confounds, one row for each sample, and return them in memory as numbers of NumPy, (n, q)."""
-    found = to_numpy(confounds) if is_non_numpy(confounds) else as_numpy(confounds, "confounds")
-    found = found[:, None] if found.ndim == 1 else found
+    values = to_numpy(confounds) if is_non_numpy(confounds) else as_numpy(confounds, "confounds")
+    values = values[:, None] if values.ndim == 1 else values
     if n_samples is None:
         raise InputError(
             "Expected samples whose number is known where confounds are given, got an iterable: pass arrays or a file, or call "
             "partial_fit with the confounds of each batch."
         )
-    if found.ndim != 2 or found.shape[0] != n_samples or found.shape[1] == 0:
+    if values.ndim != 2 or values.shape[0] != n_samples or values.shape[1] == 0:
         raise InputError(
-            f"Expected confounds of shape ({n_samples}, n_confounds), got shape {found.shape}: give one row for each sample."
+            f"Expected confounds of shape ({n_samples}, n_confounds), got shape {values.shape}: give one row for each sample."
         )
     try:
-        found = found.astype(np.float64, casting="unsafe" if found.dtype.kind == "O" else "same_kind")
+        values = values.astype(np.float64, casting="unsafe" if values.dtype.kind == "O" else "same_kind")
     except (TypeError, ValueError):
         raise InputError(
-            f"Expected numbers in confounds, got {found.dtype} values: code categories as columns of zeros and ones."
+            f"Expected numbers in confounds, got {values.dtype} values: code categories as columns of zeros and ones."
         ) from None
-    check_finite(found, "confounds")
-    check_range(found, "confounds")
-    return found
+    check_finite(values, "confounds")
+    check_range(values, "confounds")
+    return values
 
 
 def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tuple[Array, Array]:
-    """Check labels and return them with all classes: those given, or those that occur, at least so many.
+    """Check labels; return them and all classes, which are ``classes`` or the labels that occur, ``least`` of them or more.
 
     Labels of NumPy stay what and where they are: they may be strings, which other libraries do not have. All others go
     where X is.
@@ -388,15 +392,15 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     if y.dtype.kind == "O":
         _check_objects(y)
     check_classification_targets(y)
-    known = unique_labels(y) if classes is None else np.asarray(classes)
-    stray = np.setdiff1d(y, known)
-    if len(stray) or len(known) < least:
-        raise _other_classes(known, stray, least)
-    return y, known
+    all_classes = unique_labels(y) if classes is None else np.asarray(classes)
+    stray = np.setdiff1d(y, all_classes)
+    if len(stray) or len(all_classes) < least:
+        raise _other_classes(all_classes, stray, least)
+    return y, all_classes
 
 
 def _first_missing(values: Array) -> int | None:
-    """Find the first of some objects that stands for a missing value: None, NaN, NaT or pandas' NA."""
+    """Return the index of the first object that stands for a missing value: None, NaN, NaT or pandas' NA."""
     for i, value in enumerate(values):
         if value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaN", "NaT")):
             return i
@@ -430,7 +434,8 @@ def _other_classes(known: Array, stray: Array, least: int) -> InputError:
 
 def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
     """Read labels of another library: whole numbers or booleans, also as floats."""
-    xp, n = array_namespace(y), X.shape[0]
+    xp = array_namespace(y)
+    n = X.shape[0]
     if tuple(y.shape) not in ((n,), (n, 1)):
         raise InputError(
             f"Expected y of shape ({n},), one label for each sample, got shape {tuple(y.shape)}: samples and labels have "
@@ -443,11 +448,11 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
             "Expected labels in y, got numbers that are not whole. Unknown label type: continuous, so use "
             "TraceNormRegressor, or encode the classes as whole numbers."
         )
-    known = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
-    stray = y[:0] if classes is None else y[~xp.any(y[:, None] == known[None, :], axis=1)]
-    if stray.shape[0] or known.shape[0] < least:
-        raise _other_classes(known, unique_values(stray) if stray.shape[0] else stray, least)
-    return y, known
+    all_classes = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
+    stray = y[:0] if classes is None else y[~xp.any(y[:, None] == all_classes[None, :], axis=1)]
+    if stray.shape[0] or all_classes.shape[0] < least:
+        raise _other_classes(all_classes, unique_values(stray) if stray.shape[0] else stray, least)
+    return y, all_classes
 
 
 def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array | None:

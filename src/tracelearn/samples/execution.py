@@ -51,7 +51,7 @@ class Dask:
         return list(dask.compute(*values))
 
     def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
-        """Add up in a tree, so that no worker ever holds more than a few of the parts."""
+        """Apply a function block by block and add up in a tree, so that no worker ever holds more than ``_FAN_IN`` sums."""
         from dask import delayed  # noqa: PLC0415
 
         parts = self.view(function, *values)
@@ -66,16 +66,16 @@ class Dask:
 
     def memory(self) -> int:
         """Find the bytes that a task may take: a third of what the smallest worker has for each of its threads."""
-        here = available_memory()
+        local_memory = available_memory()
         try:
             from distributed import get_client  # noqa: PLC0415
 
             workers = get_client().scheduler_info()["workers"].values()
         except (ImportError, ValueError):  # Dask's threads are this process
-            return here // (3 * (os.cpu_count() or 1))
+            return local_memory // (3 * (os.cpu_count() or 1))
         # A worker without a limit has None or zero of it.
-        limits = [(worker["memory_limit"] or here) // (3 * worker["nthreads"]) for worker in workers]
-        return int(min([here, *limits]))
+        limits = [(worker["memory_limit"] or local_memory) // (3 * worker["nthreads"]) for worker in workers]
+        return int(min([local_memory, *limits]))
 
 
 @dataclass(frozen=True)
@@ -90,18 +90,19 @@ def _call(function: _Function, *block: Any) -> Any:
 
 
 def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
-    """See a Dask array as blocks along its first axis."""
+    """Read a Dask array as blocks, one for each chunk of its first axis that holds samples."""
     import dask.array as da  # noqa: PLC0415
     from dask import delayed  # noqa: PLC0415
 
     if y is None:
         raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
     sample_shape(np.zeros((1,) * X.ndim), None)
-    if math.isnan(X.shape[0]):  # a sample is known by its number, which is that of the samples before it
+    if math.isnan(X.shape[0]):  # samples are numbered across blocks, so sizes must be known
         X = X.compute_chunk_sizes()
     X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
 
-    def column(values: Any, name: str) -> list[Any]:
+    def chunks_of(values: Any, name: str) -> list[Any]:
+        """Cut the targets or weights where the samples are cut."""
         if values is None:
             return [None] * X.numblocks[0]
         values = values if is_dask(values) else da.from_array(np.asarray(values))
@@ -114,11 +115,17 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
         values = values.rechunk((X.chunks[0], *((-1,) * (values.ndim - 1))))
         return list(values.to_delayed().ravel())
 
-    sizes, columns = X.chunks[0], (X.to_delayed().ravel(), column(y, "y"), column(sample_weight, "sample_weight"))
+    sizes = X.chunks[0]
     firsts = accumulate(sizes[:-1], initial=0)
-    parts = [part for size, *part in zip(sizes, firsts, *columns, strict=True) if size > 0]
-    batches, only = ([delayed(tuple)(part[skipped:]) for part in parts] for skipped in (0, 2))
-    return Raw(batches, only, tuple(X.shape[1:]), int(X.shape[0]), X.dtype, Dask())
+    targets = chunks_of(y, "y")
+    weights = chunks_of(sample_weight, "sample_weight")
+    blocks = []  # (first sample, X, y, weight)
+    targets_and_weights = []
+    for size, first, *arrays in zip(sizes, firsts, X.to_delayed().ravel(), targets, weights, strict=True):
+        if size > 0:
+            blocks.append(delayed(tuple)([first, *arrays]))
+            targets_and_weights.append(delayed(tuple)(arrays[1:]))
+    return Raw(blocks, targets_and_weights, tuple(X.shape[1:]), int(X.shape[0]), X.dtype, Dask())
 
 
 def lazily(function: Callable[..., Array], X: Any, like: Array, confounds: Array | None = None) -> Any:

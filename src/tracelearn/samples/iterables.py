@@ -41,9 +41,10 @@ def stream(blocks: Iterable[Any]) -> Source:
 
 
 def _read(blocks: Iterable[Any], start: int) -> Iterator[Batch]:
+    """Yield checked blocks, from the sample ``start`` on."""
     shape: tuple[int, ...] | None = None
     for count, block in enumerate(blocks):
-        X, y, weight = _parts(block, count)
+        X, y, weight = _checked_block(block, count)
         shape = X.shape[1:] if shape is None else shape
         refuse(
             X.shape[1:] != shape,
@@ -58,7 +59,8 @@ def _read(blocks: Iterable[Any], start: int) -> Iterator[Batch]:
     )
 
 
-def _parts(block: Any, count: int) -> tuple[Any, Any, Any]:
+def _checked_block(block: Any, count: int) -> tuple[Any, Any, Any]:
+    """Return (X, y, weight) of a block as arrays, None where the block has none."""
     refuse(
         not isinstance(block, tuple | list) or len(block) not in (2, 3),
         f"Expected blocks (X, y) or (X, y, weight), got {type(block).__name__} as block {count}: yield tuples of arrays.",
@@ -68,14 +70,15 @@ def _parts(block: Any, count: int) -> tuple[Any, Any, Any]:
         X.ndim < 2,
         f"Expected X of shape (m, I1, ..., IN) in block {count}, got shape {X.shape}: yield several samples at a time.",
     )
-    others = [None if part is None else np.asarray(part) for part in block[1:]]
-    for part, what in zip(others, ("targets", "weights"), strict=False):
-        found = None if part is None else part.shape
+    y = None if block[1] is None else np.asarray(block[1])
+    weight = None if len(block) == 2 or block[2] is None else np.asarray(block[2])
+    for name, values in (("targets", y), ("weights", weight)):
+        shape = X.shape[:1] if values is None else values.shape
         refuse(
-            found is not None and found[:1] != X.shape[:1],
-            f"Expected one row of {what} for each sample, got {len(X)} samples and {what} of shape {found} in block {count}.",
+            shape[:1] != X.shape[:1],
+            f"Expected one row of {name} for each sample, got {len(X)} samples and {name} of shape {shape} in block {count}.",
         )
-    return X, others[0], others[1] if len(others) == 2 else None
+    return X, y, weight
 
 
 # --- single samples ---------------------------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ def dataset(samples: Any) -> Source:
 
 @dataclass(frozen=True, eq=False)
 class _Grouped:
-    """Single samples, gathered in blocks; every pass begins anew."""
+    """Single samples, gathered in blocks of up to ``_LARGEST_BLOCK`` bytes; every pass begins anew."""
 
     samples: Any
 

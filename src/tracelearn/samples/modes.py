@@ -31,7 +31,7 @@ __all__ = [
 
 Modes = tuple["Mode", ...]
 
-# Channels of MNE that are not of the brain: a trigger would tell the class.
+# Types of MNE's channels that are not of the brain; among them triggers, which would give the class away.
 _AUXILIARY = frozenset(
     "bio chpi dipole ecg emg eog exci eyegaze gof gsr ias misc pupil ref_meg resp stim syst temperature".split()
 )
@@ -74,7 +74,7 @@ class Mode:
 
     @property
     def is_wide(self) -> bool:
-        """Whether the names of many entries need room; numbers have an axis, and sensors a head."""
+        """Whether entries have so many names that a plot needs room for them."""
         return self.has_names and self.positions is None and len(self.values) > 24
 
     def entry(self, index: int) -> str:
@@ -84,19 +84,19 @@ class Mode:
         return text if self.unit is None else f"{text} {self.unit}"
 
     def edges(self) -> tuple[float, float]:
-        """Return where the first and the last entry of an image begin and end, in coordinates or counted."""
+        """Return the outer edges of the first and the last entry in an image, in even coordinates, else in indices."""
         if not self.is_even:
             return -0.5, len(self.values) - 0.5
         half = 0.5 * float(self.values[1] - self.values[0])
         return float(self.values[0]) - half, float(self.values[-1]) + half
 
     def every(self, step: int) -> Mode:
-        """Keep every so-many-th entry."""
+        """Keep every ``step``-th entry."""
         positions = None if self.positions is None else self.positions[::step]
         return Mode(self.name, self.values[::step], self.unit, positions)
 
     def windows(self, starts: Array, size: int) -> Mode:
-        """Say where windows of a size are that begin at some entries: at the middle of numbers, or at the first name."""
+        """Make the mode of windows of ``size`` entries: each has the middle of its coordinates, or the first of its names."""
         values = self.values[starts]
         if not self.has_names and size > 1:
             values = 0.5 * (values + self.values[starts + size - 1])
@@ -104,11 +104,12 @@ class Mode:
 
 
 def fit_modes(modes: Any, shape: tuple[int, ...]) -> bool:
-    """Tell whether modes are those of samples of a shape: what a file says must fit."""
+    """Tell whether modes read from a file fit samples of a shape."""
     return isinstance(modes, tuple) and len(modes) == len(shape) and all(map(_fits, modes, shape))
 
 
 def _fits(mode: Any, size: int) -> bool:
+    """Tell whether this is a mode of ``size`` entries."""
     return (
         isinstance(mode, Mode)
         and isinstance(mode.name, str)
@@ -125,7 +126,7 @@ def _fits(mode: Any, size: int) -> bool:
 
 
 def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, Any, Modes]:
-    """Take samples apart: an array (n, I1, ..., IN), targets and modes.
+    """Split samples with names into an array (n, I1, ..., IN), targets and modes.
 
     Parameters
     ----------
@@ -135,9 +136,9 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
         Dimensions of a DataArray are then put into this order, by their names. Names and coordinates must be the same.
     """
     if isinstance(X, list) or hasattr(X, "get_data"):
-        parts = X if isinstance(X, list) else [X]
-        values, modes = _of_mne(parts)
-        y = np.concatenate([events_of(part) for part in parts]) if y is None else y
+        epochs = X if isinstance(X, list) else [X]
+        values, modes = _of_mne(epochs)
+        y = np.concatenate([events_of(few_epochs) for few_epochs in epochs]) if y is None else y
     elif hasattr(X, "columns"):
         values, modes = _of_pandas(X)
     else:
@@ -149,7 +150,7 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
 
 
 def _data_array(X: Any) -> Any:
-    """Take the only variable of a Dataset; a DataArray stays."""
+    """Return the only variable of a Dataset, or a DataArray as it is."""
     names = [] if hasattr(X, "data") else [str(name) for name in X.data_vars]
     if hasattr(X, "data"):
         return X
@@ -163,7 +164,7 @@ def _data_array(X: Any) -> Any:
 
 
 def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
-    """The first dimension is that of samples, but after a fit the one that was none of its modes, wherever it is."""
+    """Read a DataArray: samples are its first dimension, or after a fit the one that is not among the ``known`` modes."""
     X = _arranged(X, known)
     refuse(
         len(X.dims) < 2,
@@ -172,14 +173,14 @@ def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
     )
     modes = []
     for name, size in zip(X.dims[1:], X.shape[1:], strict=True):
-        there = name in X.coords and X.coords[name].ndim == 1
-        unit = X.coords[name].attrs.get("units") if there else None
-        modes.append(_mode(name, X.coords[name].values if there else np.arange(size), unit))
+        has_coordinates = name in X.coords and X.coords[name].ndim == 1
+        unit = X.coords[name].attrs.get("units") if has_coordinates else None
+        modes.append(_mode(name, X.coords[name].values if has_coordinates else np.arange(size), unit))
     return X.data, tuple(modes)
 
 
 def _check_order(X: Any, y: Any) -> None:
-    """Refuse targets whose samples have other coordinates than the samples: they would be taken in another order."""
+    """Refuse targets with other coordinates of the samples, which may come in another order."""
     name = y.dims[0] if getattr(y, "dims", ()) else None
     if name is None or name not in X.coords or name not in y.coords:
         return
@@ -199,10 +200,10 @@ def _arranged(X: Any, known: Modes | None) -> Any:
 
 
 def _of_pandas(X: Any) -> tuple[Any, Modes]:
-    """Each level of the columns is a mode, its entries in the order in which they come."""
+    """Read a data frame: each level of its columns is a mode, whose entries keep their order."""
     columns = X.columns
     entries = [columns.unique(level) for level in range(columns.nlevels)]
-    sizes = [len(own) for own in entries]
+    sizes = [len(labels) for labels in entries]
     refuse(
         len(columns) != math.prod(sizes) or not columns.is_unique,
         f"Expected a column for each combination of the {' × '.join(map(str, sizes))} entries of the levels, once, got "
@@ -210,14 +211,14 @@ def _of_pandas(X: Any) -> tuple[Any, Modes]:
     )
     order = columns.get_indexer(type(columns).from_product(entries))
     names = [f"mode {n}" if name is None else name for n, name in enumerate(columns.names)]
-    modes = tuple(_mode(name, np.array(own)) for name, own in zip(names, entries, strict=True))
+    modes = tuple(_mode(name, np.array(labels)) for name, labels in zip(names, entries, strict=True))
     return X.to_numpy()[:, order].reshape(-1, *sizes), modes
 
 
 def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:
-    """Epochs in time, in frequency or in both; channels that are marked as bad or are not of the brain are left out.
+    """Read epochs of MNE in time, in frequency or in both, without channels that are bad or not of the brain.
 
-    Splitters of scikit-learn make a list of epochs one by one.
+    They come as a list, since splitters of scikit-learn make a list of single epochs.
     """
     modes = modes_of_mne(parts[0])
     for part in parts[1:]:
@@ -237,7 +238,8 @@ def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:
 
 def modes_of_mne(X: Any) -> Modes:
     """Name channels, frequencies and times of epochs, without channels that are bad or not of the brain."""
-    kinds, bad = X.get_channel_types(), set(X.info["bads"])
+    kinds = X.get_channel_types()
+    bad = set(X.info["bads"])
     of_brain = [
         n for n, kind in zip(X.ch_names, kinds, strict=True) if kind not in _AUXILIARY and n not in bad
     ] or list(X.ch_names)
@@ -258,19 +260,23 @@ def events_of(X: Any) -> Any:
 
 
 def _positions(X: Any, channels: list[str]) -> Array | None:
-    """Project sensors on a plane: the distance from the vertex is the angle at the centre of a sphere through all of them."""
-    places = {one["ch_name"]: one["loc"][:3] for one in X.info["chs"]}
-    points = np.array([places[name] for name in channels], dtype=float)
-    known = np.all(np.isfinite(points)) and np.all(np.any(points != 0.0, axis=1))
-    if not known or len(np.unique(points.round(4), axis=0)) < max(len(points), 3):
+    """Project sensors on a plane; None unless positions of all are known.
+
+    The distance from the vertex is the angle at the centre of a sphere through all sensors.
+    """
+    location_of = {channel["ch_name"]: channel["loc"][:3] for channel in X.info["chs"]}
+    points = np.array([location_of[name] for name in channels], dtype=float)
+    has_positions = np.all(np.isfinite(points)) and np.all(np.any(points != 0.0, axis=1))
+    if not has_positions or len(np.unique(points.round(4), axis=0)) < max(len(points), 3):
         return None
     centre = np.zeros(3)
     if len(points) > 4:
         system = np.column_stack([2.0 * points, np.ones(len(points))])
         centre = np.linalg.lstsq(system, np.sum(points**2, axis=1), rcond=None)[0][:3]
     x, y, z = (points - centre).T
-    angle, across = np.arctan2(np.hypot(x, y), z), np.maximum(np.hypot(x, y), 1e-12)
-    return np.column_stack([x, y]) * (angle / (0.5 * np.pi) / across)[:, None]
+    angle = np.arctan2(np.hypot(x, y), z)
+    radius = np.maximum(np.hypot(x, y), 1e-12)
+    return np.column_stack([x, y]) * (angle / (0.5 * np.pi) / radius)[:, None]
 
 
 def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = None) -> Mode:
@@ -285,10 +291,11 @@ def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = No
 def _check_same(modes: Modes, known: Modes | None, whose: str = "fit") -> None:
     if known is None:
         return
-    own, given = [mode.name for mode in known], [mode.name for mode in modes]
+    expected = [mode.name for mode in known]
+    names = [mode.name for mode in modes]
     refuse(
-        own != given,
-        f"Expected samples with the modes {', '.join(own)} as in {whose}, got {', '.join(given)}: rename or transpose "
+        names != expected,
+        f"Expected samples with the modes {', '.join(expected)} as in {whose}, got {', '.join(names)}: rename or transpose "
         "them, or pass a plain array.",
     )
     _check_entries(modes, known, whose)
@@ -316,31 +323,31 @@ def _check_entries(modes: Modes, known: Modes, whose: str) -> None:
         )
 
 
-def _difference(known: Array, given: Array) -> str:
-    """Say how coordinates differ; those that only count are none."""
-    for values in (known, given):
-        if values.dtype.kind in "iu" and np.array_equal(values, np.arange(len(values))):
+def _difference(expected: Array, values: Array) -> str:
+    """Say how coordinates differ, or "": coordinates 0, 1, 2, ... are indices that were never named, and agree with all."""
+    for coordinates in (expected, values):
+        if coordinates.dtype.kind in "iu" and np.array_equal(coordinates, np.arange(len(coordinates))):
             return ""
-    if known.shape != given.shape:
-        sizes = f"{len(given)} of them instead of {len(known)}"
-        for more, fewer, word in ((given, known, "with the new"), (known, given, "without")):
-            new = [value for value in more.tolist() if value not in set(fewer.tolist())]
-            if new and len(more) > len(fewer):
-                return f"{sizes}, {word} {new[0]}"
+    if expected.shape != values.shape:
+        sizes = f"{len(values)} of them instead of {len(expected)}"
+        for longer, shorter, word in ((values, expected, "with the new"), (expected, values, "without")):
+            unmatched = [value for value in longer.tolist() if value not in set(shorter.tolist())]
+            if unmatched and len(longer) > len(shorter):
+                return f"{sizes}, {word} {unmatched[0]}"
         return sizes
-    if "U" in (known.dtype.kind, given.dtype.kind):
-        other = known.astype(str) != given.astype(str)
+    if "U" in (expected.dtype.kind, values.dtype.kind):
+        differs = expected.astype(str) != values.astype(str)
     else:
-        other = ~np.isclose(known, given, rtol=1e-5, atol=1e-6 * float(np.max(np.abs(known), initial=0.0)))
-    at = int(np.argmax(other))
-    return f"{given[at]} instead of {known[at]} at index {at}" if other[at] else ""
+        differs = ~np.isclose(expected, values, rtol=1e-5, atol=1e-6 * float(np.max(np.abs(expected), initial=0.0)))
+    index = int(np.argmax(differs))
+    return f"{values[index]} instead of {expected[index]} at index {index}" if differs[index] else ""
 
 
 # --- giving back ------------------------------------------------------------------------------------------------------
 
 
 def like_input(values: Any, X: Any, known: Modes | None) -> Any:
-    """Make a DataArray of what became of one, where no mode has changed; all else stays an array."""
+    """Make a DataArray of transformed values if X was one and its modes have not changed; else return the array."""
     if not hasattr(X, "dims"):
         return values
     X = _data_array(X)
@@ -358,5 +365,5 @@ def to_dataset(
     several = any(values.ndim > len(shape) for values in arrays.values())
     if several:
         coords[targets[0]] = (targets[0], np.array(targets[1]), {})
-    found = {name: ((targets[0], *dims) if several else dims, values) for name, values in arrays.items()}
-    return xarray.Dataset(found, coords)
+    variables = {name: ((targets[0], *dims) if several else dims, values) for name, values in arrays.items()}
+    return xarray.Dataset(variables, coords)

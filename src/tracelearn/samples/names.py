@@ -12,16 +12,16 @@ import numpy as np
 
 from tracelearn.samples.modes import Mode
 
-__all__ = ["axis", "grid", "subset_of_one_kind"]
+__all__ = ["grid", "in_order_of_axis", "subset_of_one_kind"]
 
-# Parts of a name such as ch1_t20 or ('Fz', 'alpha'). Where dots alone part names, as in x.1.2, none is that of a decimal number.
+# The words of a name such as ch1_t20 or ('Fz', 'alpha'). Where only dots separate, as in x.1.2, none is a decimal point.
 _WORDS = re.compile(r"[^\W_]+")
 _WORDS_AND_DECIMALS = re.compile(r"[^\W_]*\d\.\d+|[^\W_]+")
 _NUMBERED = re.compile(r"(\D*?)(\d+(?:\.\d+)?)")
 # Names along one axis: letters or none, a number, a unit or none, such as 1200, 1200.5 nm or f12.
 _ALONG_AXIS = re.compile(r"([^\W\d](?:\D*[^-\d])?)?(-?\d+(?:\.\d+)?)(?: ?([^\W\d_]+(?:-?\d)?))?")
 _LARGEST_WHOLE = 2.0**53  # whole numbers up to this are exact
-_FEWEST_NUMBERS = 10  # that are names of columns: no other column is one of the same axis
+_FEWEST_NUMBERS = 10  # names that are numbers are taken as one axis if there are at least so many
 
 
 def grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...]]:
@@ -34,9 +34,9 @@ def grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...]]:
     >>> ordered, [mode.name for mode in modes]
     (('ch1_t10', 'ch1_t20', 'ch2_t10', 'ch2_t20'), ['ch', 't'])
     """
-    along_axis, mode = axis(names)
+    along_axis, mode = in_order_of_axis(names)
     if mode.values.dtype.kind == "f" and not re.match(r"\D*\.", names[0]):
-        return along_axis, (mode,)  # the dot is that of decimals, unlike in x.1.2
+        return along_axis, (mode,)  # dots are decimal points, unlike in x.1.2
     pattern = _WORDS_AND_DECIMALS if re.search(r"[^\w.]|_", names[0]) else _WORDS
     name_of_labels = {tuple(pattern.findall(name)): name for name in names}
     if len(name_of_labels) < len(names) or len({len(labels) for labels in name_of_labels}) > 1:
@@ -48,8 +48,12 @@ def grid(names: Sequence[str]) -> tuple[tuple[str, ...], tuple[Mode, ...]]:
     return tuple(name_of_labels[labels] for labels in product(*axes)), tuple(modes)
 
 
-def axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
-    """Put names into the order of an axis such as wavelengths, up unless they come down; others stay, and are names."""
+def in_order_of_axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
+    """Sort names that lie along one axis, such as wavelengths, and read its mode.
+
+    They are sorted upwards, unless they come in falling order. Names that lie along no axis keep their order, and the mode
+    holds the names themselves.
+    """
     matches = [match.groups() for match in map(_ALONG_AXIS.fullmatch, names) if match]
     numbers = np.array([float(number) for _, number, _ in matches])
     is_axis = len(matches) == len(names) == len(np.unique(numbers)) and len({(a, unit) for a, _, unit in matches}) == 1
@@ -64,14 +68,14 @@ def axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
 
 
 def subset_of_one_kind(names: Sequence[str], modes: Sequence[Mode]) -> tuple[Sequence[str], str]:
-    """Find most names that are numbers, or form a grid, where a few others keep all of them from it; and say which.
+    """Find a majority of names that are numbers, or that form a grid, where the other names do not; and say which it is.
 
     ``modes`` are those of all names; where these are an axis or a grid already, or have nothing in common, all are returned.
     """
     if len(modes) > 1 or not modes[0].has_names:
         return names, ""
     numbers = [name for name in names if (match := _ALONG_AXIS.fullmatch(name)) and match[1] is None]
-    if len(numbers) >= max(_FEWEST_NUMBERS, len(names) / 2) and not axis(numbers)[1].has_names:
+    if len(numbers) >= max(_FEWEST_NUMBERS, len(names) / 2) and not in_order_of_axis(numbers)[1].has_names:
         return numbers, "are numbers"
     uses_marks = sum(bool(re.search(r"[^\w.]|_", name)) for name in names) > len(names) / 2
     pattern = _WORDS_AND_DECIMALS if uses_marks else _WORDS
@@ -93,7 +97,7 @@ def subset_of_one_kind(names: Sequence[str], modes: Sequence[Mode]) -> tuple[Seq
 
 
 def _letters_and_numbers(labels: Sequence[str]) -> list[tuple[str, str]] | None:
-    """Take labels apart where all end in a number after the same letters."""
+    """Split labels into letters and number, if all are the same letters and a number; else None."""
     pairs = [(match[1], match[2]) for match in map(_NUMBERED.fullmatch, labels) if match]
     return pairs if len(pairs) == len(labels) and len({letters for letters, _ in pairs}) == 1 else None
 
@@ -106,6 +110,7 @@ def _in_order(labels: Sequence[str]) -> list[str]:
 
 
 def _mode(labels: Sequence[str], place: int) -> Mode:
+    """Make the mode of one part of the names: numbers with the letters before them as its name, or the labels."""
     pairs = _letters_and_numbers(labels)
     if pairs is None:
         return Mode(f"mode {place}", np.array(labels))

@@ -17,7 +17,7 @@ from tracelearn.errors import InputError
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_total_weight, read_rows, sample_shape, warn_of_grid
-from tracelearn.samples.samples import Block, Raw, Samples, naming
+from tracelearn.samples.samples import Block, Raw, Samples, errors_name_block
 from tracelearn.samples.targets import TargetReader, recode
 
 __all__ = ["MANY_ENTRIES", "Reader", "Spec", "gathered_for", "read", "recoded", "summarise"]
@@ -69,7 +69,7 @@ class Reader:
     spec: Spec | None = None
 
     def after(self, spec: Spec | None) -> Reader:
-        """Read what follows samples that are known: of their shape, and with targets of their kind."""
+        """Return a reader of later samples, which must have the shape and the kind of targets of ``spec``."""
         if spec is None:
             return self
         return replace(self, spec=spec, targets=self.targets.after(spec.classes, spec.is_single))
@@ -96,7 +96,7 @@ class Reader:
         xp = array_namespace(rows)
         spec = Spec(
             sample_shape=samples.sample_shape,
-            # What is learned of whole numbers and of 16 bits has the widest dtype: sums would not survive fewer bits.
+            # For whole numbers and 16 bits that of the targets, which is the widest: with fewer bits sums lose all accuracy.
             dtype=rows.dtype if rows.dtype in (xp.float32, xp.float64) else targets.Y.dtype,
             n_targets=int(targets.Y.shape[1]),
             is_flat=samples.is_flat,
@@ -105,7 +105,7 @@ class Reader:
             feature_names=samples.feature_names,
             n_confounds=0 if confounds is None else int(confounds.shape[1]),
         )
-        if before is not None:  # what the first samples were like decides
+        if before is not None:  # the first samples decide all but the classes
             spec = replace(before, classes=spec.classes, n_targets=spec.n_targets)
         return spec, block
 
@@ -123,35 +123,37 @@ def read(raw: Raw, reader: Reader) -> tuple[Spec, Samples]:
     if reader.spec is None:
         reader, weight = _surveyed(raw, reader)
     else:
-        weight = math.nan  # moments count what later samples weigh
-    known: Any = reader.spec
+        weight = math.nan  # not needed: the moments sum up the weights
+    surveyed: Any = reader.spec
 
     def checked(batch: tuple[int, Any, Any, Any]) -> Block:
         first, X, y, sample_weight = batch
-        with naming(first):
+        with errors_name_block(first):
             _, block = reader.read_block(X, y, sample_weight, first=first, confounds=raw.confounds, is_part=True)
         return block
 
     samples = Samples(
         raw.execution.view(checked, raw.batches),
-        known.sample_shape,
-        known.n_targets,
+        surveyed.sample_shape,
+        surveyed.n_targets,
         weight,
         raw.n_samples,
         raw.execution,
-        n_confounds=known.n_confounds,
+        n_confounds=surveyed.n_confounds,
     )
-    return known, samples
+    return surveyed, samples
 
 
 def _surveyed(raw: Raw, reader: Reader) -> tuple[Reader, float]:
-    """Find out what must be known before the first block is read, and what all samples weigh."""
+    """Read all targets once, for what must be known before the first block is read; return also the sum of all weights."""
     survey = reader.targets.survey(raw)
     check_total_weight(survey.weight)
-    dims, dtype = raw.sample_shape, raw.dtype
+    dims = raw.sample_shape
+    dtype = raw.dtype
     if dims is None:
         first = raw.first_samples()
-        dims, dtype = np.shape(first)[1:], getattr(first, "dtype", None)
+        dims = np.shape(first)[1:]
+        dtype = getattr(first, "dtype", None)
     shape = sample_shape(np.broadcast_to(0.0, (1, *dims)), reader.tensor_shape)
     spec = Spec(
         sample_shape=shape,
@@ -171,7 +173,7 @@ def summarise(raw: Raw, reader: Reader) -> tuple[Spec, Moments]:
     spec: Spec | None = None
     moments: Moments | None = None
     for first, X, y, weight in raw.batches:
-        with naming(first):
+        with errors_name_block(first):
             block_spec, block = reader.after(spec).read_block(X, y, weight, is_part=True)
             if moments is not None:
                 moments = recoded(moments, spec, block_spec)
@@ -192,7 +194,8 @@ def recoded(moments: Moments, before: Spec | None, after: Spec) -> Moments:
 
 def gathered_for(loss: Loss, raw: Raw) -> Raw:
     """Read samples on disk into memory where every iteration would read them again."""
-    n, p = raw.n_samples, math.prod(raw.sample_shape or ())
+    n = raw.n_samples
+    p = math.prod(raw.sample_shape or ())
     is_summed_up = loss.has_moments and (n is None or (2 * n >= p and p <= MANY_ENTRIES))
     return raw if raw.in_memory or is_summed_up else raw.gathered()
 

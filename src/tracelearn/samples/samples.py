@@ -8,7 +8,7 @@ order they are worked on.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -57,7 +57,7 @@ def added(first: Any, second: Any) -> Any:
 
 @dataclass(frozen=True)
 class Local:
-    """Works here, block after block; what is not held in memory it reads again in every pass."""
+    """Works in this process, block after block; blocks that are not in memory are read again in every pass."""
 
     def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
         """Apply a function block by block and keep the results."""
@@ -163,7 +163,7 @@ def is_named(X: Any) -> bool:
 
 
 def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
-    """Take names off samples: return an array, targets and modes; samples without names stay, and have no modes.
+    """Split samples with names into an array, targets and modes; other samples are returned as they are, with modes None.
 
     With ``y`` of None epochs of MNE give their events; pass 0 where no targets are wanted.
     """
@@ -175,9 +175,9 @@ def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
 
 
 def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, known: Any = None) -> Raw:
-    """See samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many.
+    """Read samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many.
 
-    Samples with names of modes must have those that are ``known``, if any are.
+    ``known`` are the modes of earlier samples, which those of named samples must match.
     """
     if confounds is not None:
         raw = as_raw(X, y, sample_weight, None, known)
@@ -198,7 +198,7 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
 
 
 def _in_blocks(source: Any, known: Any) -> Raw:
-    """See what is read block by block as many blocks."""
+    """Read a source as blocks, each read again in every pass."""
     if known and source.modes:
         from tracelearn.samples.modes import check_file_modes  # noqa: PLC0415 - needed for files with names alone
 
@@ -237,14 +237,15 @@ class Block:
 
     def take(self, index: Array) -> Block:
         """Keep some of the samples."""
-        xp, index = array_namespace(self.Y), move_to(index, self.Y)
+        xp = array_namespace(self.Y)
+        index = move_to(index, self.Y)
         X = self.X[index] if is_sparse(self.X) else xp.take(self.X, index, axis=0)
         weight = None if self.weight is None else xp.take(self.weight, index, axis=0)
         confounds = None if self.confounds is None else xp.take(self.confounds, index, axis=0)
         return Block(X, xp.take(self.Y, index, axis=0), weight, self.first, confounds)
 
     def checked(self, shape: tuple[int, ...]) -> Block:
-        """Refuse NaN, infinity and numbers whose products leave the range of floating point; widen the rows."""
+        """Refuse NaN, infinity and numbers whose products overflow or vanish; cast the rows to the precision of the targets."""
         try:
             check_finite(self.X, "X", shape)
             check_range(self.X, "X")
@@ -256,30 +257,32 @@ class Block:
         weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
         return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
 
-    def add_to(self, fold: Accumulator | None, shape: tuple[int, ...]) -> Accumulator:
-        """Add the samples, and their confounds as features after theirs, to moments in the making, or begin these."""
-        xp, X = array_namespace(self.Y), self.X
+    def add_to(self, moments: Accumulator | None, shape: tuple[int, ...]) -> Accumulator:
+        """Add the samples, with confounds as further features, to an accumulator, or to a new one."""
+        xp = array_namespace(self.Y)
+        X = self.X
         X = X if self.confounds is None else xp.concat([as_dtype(X, self.Y.dtype), self.confounds], axis=1)
-        fold = Accumulator.empty(X.shape[1], self.Y.shape[1], X) if fold is None else fold
+        moments = Accumulator.empty(X.shape[1], self.Y.shape[1], X) if moments is None else moments
         if X.shape[0] == 0:
-            return fold
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below, by a look at p numbers instead of n p
-            fold.add(X, self.Y, self.weight)
-            x_size, y_size = float(xp.sum(xp.linalg.diagonal(fold.gram))), float(xp.sum(fold.target_sq))
+            return moments
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below, on p numbers instead of n p
+            moments.add(X, self.Y, self.weight)
+            x_size = float(xp.sum(xp.linalg.diagonal(moments.gram)))
+            y_size = float(xp.sum(moments.target_sq))
         # NaN and infinity are found here as well: the products that contain them are neither small nor large.
         if not (1e-30 < x_size < 1e30 and 1e-30 < y_size < 1e30):
             self.checked(shape)
-        return fold
+        return moments
 
 
 def in_block(error: ValueError, first: int) -> ValueError:
-    """Say in an error which block it is about."""
+    """Add to an error the first sample of the block that it is about."""
     return InputError(f"{error} (in the block that begins at sample {first})")
 
 
 @contextmanager
-def naming(first: int) -> Iterator[None]:
-    """Say in errors which block they are about, but for the first, which may be all."""
+def errors_name_block(first: int) -> Iterator[None]:
+    """Say in errors about a block where it begins, except for the first block, which is often the only one."""
     try:
         yield
     except ValueError as error:
@@ -299,9 +302,9 @@ class Samples:
     n_samples: int | None = None
     execution: Any = Local()
     in_memory: bool = False
-    columns: Array | None = None  # the targets that were kept, of all
+    columns: Array | None = None  # the columns of Y that are used; None for all
     n_confounds: int = 0
-    is_checked: bool = False  # every number, wherever a block is read
+    is_checked: bool = False  # whether every number is checked for NaN and infinity when a block is read
 
     @property
     def n_features(self) -> int:
@@ -310,20 +313,22 @@ class Samples:
 
     @property
     def like(self) -> Array | None:
-        """Of samples in memory the rows of the first block: an array of their library and device."""
+        """The rows of the first block, for their library and device; None unless samples are in memory."""
         return next(iter(self.blocks)).X if self.in_memory else None
 
     @property
     def rows(self) -> Array | None:
-        """Of samples in memory all rows, where they are one array that is not sparse."""
+        """All rows, if they are one dense array in memory; else None."""
         first = next(iter(self.blocks)).X if self.in_memory else None
-        whole = first is not None and not is_sparse(first) and first.shape[0] == self.n_samples
-        return first if whole else None
+        is_whole = first is not None and not is_sparse(first) and first.shape[0] == self.n_samples
+        return first if is_whole else None
 
     @classmethod
     def of(cls, block: Block, shape: tuple[int, ...]) -> Samples:
-        """See one block in memory as all samples."""
-        n, K, q = block.X.shape[0], int(block.Y.shape[1]), 0 if block.confounds is None else block.confounds.shape[1]
+        """Make samples of one block in memory."""
+        n = block.X.shape[0]
+        K = int(block.Y.shape[1])
+        q = 0 if block.confounds is None else block.confounds.shape[1]
         weight = float(n if block.weight is None else array_namespace(block.weight).sum(block.weight))
         return cls([block], shape, K, weight, n, in_memory=True, n_confounds=q)
 
@@ -333,7 +338,7 @@ class Samples:
         return replace(self, blocks=change(function, self.blocks), is_checked=False)
 
     def checked(self) -> Samples:
-        """Look at every number, and bring the rows to the precision that solvers work in."""
+        """Check every number for NaN and infinity, and cast the rows to the precision that solvers work in."""
         if self.is_checked:
             return self
         check = partial(Block.checked, shape=self.shape)
@@ -341,7 +346,7 @@ class Samples:
         return replace(self, blocks=blocks, is_checked=True)
 
     def kept(self) -> Samples:
-        """Hold the blocks as they are now, where the samples are: what was projected to little is not read again."""
+        """Compute all blocks and hold them in memory, here or on the workers, instead of reading them in every pass."""
         return replace(self, blocks=self.execution.map(lambda block: block, self.blocks))
 
     def rescaled(self, scales: Array | None) -> Samples:
@@ -370,7 +375,7 @@ class Samples:
             return self
         (block,) = self.blocks
         rows = max(_BLOCK_ROWS, block_bytes(block.X, _BLOCK_BYTES) // (8 * self.n_features))
-        n = block.X.shape[0]  # the standard has no slices that end beyond an array
+        n = block.X.shape[0]  # slices must not end beyond an array, by the array API standard
         small_blocks = []
         for start in range(0, n, rows):
             cut = slice(start, min(start + rows, n))
@@ -380,7 +385,7 @@ class Samples:
         return replace(self, blocks=small_blocks)
 
     def in_passes(self) -> Samples:
-        """Cut samples in memory into small blocks, widened whenever they are read where a wide copy may not fit."""
+        """Cut samples in memory into small blocks; cast each to double precision whenever it is read, if they are narrower."""
         cut = self.in_small_blocks()
         if cut is self:
             return self
@@ -392,7 +397,8 @@ class Samples:
 
         Without scores the targets take their place, so that every term has four arguments.
         """
-        columns, total_weight = self.columns, self.weight
+        columns = self.columns
+        total_weight = self.weight
 
         def term_of_block(block: Block, z: Array | None = None) -> Any:
             xp = array_namespace(block.Y)
@@ -411,41 +417,30 @@ class Samples:
 
     def regression(self, *, centre: bool) -> Regression:
         """Learn how the confounds explain the samples, about the means of both or about zero."""
-        p, q = self.n_features, self.n_confounds
+        p = self.n_features
+        q = self.n_confounds
 
-        def add(block: Block, fold: Accumulator | None) -> Accumulator:
-            return (fold or Accumulator.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
+        def add(block: Block, moments: Accumulator | None) -> Accumulator:
+            return (moments or Accumulator.empty(q, p, block.confounds)).add(block.confounds, block.X, block.weight)
 
         moments: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
         return Regression.of(moments if centre else moments.uncentred())
 
     def residual(self, regression: Regression | None) -> Samples:
-        """Keep what a regression by the confounds, of these samples or of others, leaves of the samples."""
+        """Subtract from the samples what a regression, learned on these or other samples, predicts from their confounds."""
         if regression is None:
             return self
         samples = self.mapped_blocks(lambda b: replace(b, X=regression.residual(b.X, b.confounds), confounds=None))
         return replace(samples, n_confounds=0)
 
     def moments(self, past: Moments | None = None) -> Moments:
-        """Summarise the samples, and their confounds as features after theirs, added to what was summarised before."""
+        """Sum up the moments of the samples, with confounds as further features, and of the ``past``."""
         add = partial(Block.add_to, shape=self.shape)
-        if past is not None and isinstance(self.execution, Local):  # elsewhere every block begins at nothing
+        # On a cluster every block has an accumulator of its own.
+        if past is not None and isinstance(self.execution, Local):
             return self.execution.folded(add, Accumulator.freeze, self.blocks, Accumulator.thaw(past))  # type: ignore[no-any-return]
         moments: Moments = self.execution.folded(add, Accumulator.freeze, self.blocks)
         return moments if past is None else past + moments
-
-    def moments_of_parts(self, masks: Sequence[Array]) -> list[Moments]:
-        """Summarise some parts of the samples, each given as a mask (n,), in one pass."""
-        shape = self.shape
-
-        def add(block: Block, folds: list[Accumulator] | None) -> list[Accumulator]:
-            after = []
-            for k, mask in enumerate(masks):
-                samples = block.take(np.flatnonzero(mask[block.first : block.first + block.X.shape[0]]))
-                after.append(samples.add_to(None if folds is None else folds[k], shape))
-            return after
-
-        return [*self.execution.folded(add, _frozen, self.blocks)]
 
     def mode_scales(self) -> Array:
         """Find the scale (p,) of every entry, as a product of one scale for each mode."""
@@ -465,18 +460,13 @@ class Samples:
         return total - sum_of_scores[:, None] * mean
 
     def with_rows(self, rows: Array, shape: tuple[int, ...]) -> Samples:
-        """Show samples in memory by other rows (n, q)."""
+        """Replace the rows of samples in memory by others (n, q), such as coordinates."""
         (block,) = self.blocks
         return replace(self, blocks=[replace(block, X=rows)], shape=shape, is_checked=False)
 
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
-        """Change the rows of every block: a feature map."""
+        """Apply a function, such as a feature map, to the rows of every block."""
         return replace(self.mapped_blocks(lambda block: replace(block, X=function(block.X))), shape=shape)
-
-
-def _frozen(folds: list[Accumulator]) -> tuple[Moments, ...]:
-    """Freeze folds; tuples add up element by element."""
-    return tuple(fold.freeze() for fold in folds)
 
 
 def label_counts(y: Any, weight: Any) -> LabelCount:

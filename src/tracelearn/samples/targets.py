@@ -48,7 +48,7 @@ class CodedTargets:
 
 @dataclass(frozen=True, eq=False)
 class TargetSurvey:
-    """What all targets say before the first sample is read: how blocks are to be read, and what all samples weigh."""
+    """What one pass over the targets finds: the reader for blocks, the number of targets, the classes and the total weight."""
 
     reader: TargetReader
     n_targets: int
@@ -62,20 +62,20 @@ class TargetReader(Protocol):
 
     @property
     def loss(self) -> Loss:
-        """The loss that scores are compared by, as a user names it."""
+        """The loss that the user has chosen."""
 
     def read(self, y: Any, sample_weight: Any, rows: Array, *, is_part: bool = False) -> CodedTargets:
-        """Check and code the targets and weights of some rows; a part of all samples may weigh nothing."""
+        """Check and code the targets and weights of a block; with ``is_part`` all weights of the block may be zero."""
 
     def after(self, classes: Array | None, is_single: bool) -> Self:
-        """Read what follows targets that are known."""
+        """Return a reader of later targets, which must be of the same kind."""
 
     def survey(self, raw: Raw) -> TargetSurvey:
-        """Look at all targets, and at no sample."""
+        """Read all targets in one pass, without the samples."""
 
 
 def loss_for(loss: Loss, n_targets: int) -> Loss:
-    """Find the loss for so many columns: the logistic one of several classes is the multinomial one."""
+    """Return the loss for this number of columns: for several, the logistic loss is the multinomial one."""
     name = loss.for_one if n_targets == 1 else loss.for_several
     return loss if name is None else LOSSES[name]()
 
@@ -91,7 +91,7 @@ class Numbers:
     is_single: bool | None = None
 
     def read(self, y: Any, sample_weight: Any, rows: Array, *, is_part: bool = False) -> CodedTargets:
-        """Check and code the targets and weights of some rows; a part of all samples may weigh nothing."""
+        """Check and code the targets and weights of a block; with ``is_part`` all weights of the block may be zero."""
         y = read_targets(y, rows)
         is_single = y.ndim == 1
         if self.is_single not in (None, is_single):
@@ -107,7 +107,7 @@ class Numbers:
         return replace(self, is_single=is_single)
 
     def survey(self, raw: Raw) -> TargetSurvey:
-        """Look at all targets: how many there are for each sample, and what all samples weigh."""
+        """Read all targets: find how many there are for each sample, and the total weight."""
 
         def weight_of(targets: tuple[Any, Any]) -> float:
             y, weight = targets
@@ -124,8 +124,8 @@ class Numbers:
 class Labels:
     """Targets that are labels of classes.
 
-    ``classes`` are all labels that may occur, None for those that do. With ``may_grow`` others may occur as well, which are
-    then classes, too, and one class is enough to begin with.
+    ``classes`` are all labels that may occur; None takes those that occur. With ``may_grow`` new labels become further classes,
+    and one class is enough to begin with.
     """
 
     loss: Loss
@@ -134,7 +134,7 @@ class Labels:
     may_grow: bool = False
 
     def read(self, y: Any, sample_weight: Any, rows: Array, *, is_part: bool = False) -> CodedTargets:
-        """Check and code the targets and weights of some rows; a part of all samples may weigh nothing."""
+        """Check and code the targets and weights of a block; with ``is_part`` all weights of the block may be zero."""
         allowed = None if self.may_grow else self.classes
         y, classes = read_labels(y, rows, allowed, least=1 if self.may_grow else 2)
         if self.may_grow and self.classes is not None:
@@ -167,7 +167,7 @@ class Labels:
         return columns @ weights
 
     def survey(self, raw: Raw) -> TargetSurvey:
-        """Look at all labels: which classes there are, how often each occurs, and what all samples weigh."""
+        """Read all labels: find the classes, how often each occurs, and the total weight."""
         counts: LabelCount = raw.execution.total(lambda targets: label_counts(*targets), raw.targets)
         classes = counts.classes if self.classes is None else self.classes
         check_two_classes(classes)
@@ -211,7 +211,8 @@ def union(first: Array, second: Array) -> Array:
     >>> union(["ash", "cedar"], ["birch", "cedar"])
     array(['ash', 'birch', 'cedar'], dtype='<U5')
     """
-    first, second = to_numpy(first), to_numpy(second)
+    first = to_numpy(first)
+    second = to_numpy(second)
     is_text = [labels.dtype.kind in "US" for labels in (first, second)]
     is_object = "O" in (first.dtype.kind, second.dtype.kind)
     try:
@@ -249,7 +250,8 @@ def recode(moments: Moments, old_classes: Array, new_classes: Array) -> Moments:
     >>> bool(three.y_mean[1] == -1.0), bool(three.y_mean[0] == -three.y_mean[2])
     (True, True)
     """
-    old_classes, new_classes = to_numpy(old_classes), to_numpy(new_classes)
+    old_classes = to_numpy(old_classes)
+    new_classes = to_numpy(new_classes)
     if np.array_equal(old_classes, new_classes):
         return moments
     missing = np.setdiff1d(old_classes, new_classes)
@@ -266,7 +268,8 @@ def recode(moments: Moments, old_classes: Array, new_classes: Array) -> Moments:
     factors, constants = _recoding(len(old_classes), np.searchsorted(new_classes, old_classes), len(new_classes))
     xp = array_namespace(moments.gram)
     kind = {"dtype": moments.y_mean.dtype, "device": device(moments.y_mean)}
-    A, b = xp.asarray(factors, **kind), xp.asarray(constants, **kind)
+    A = xp.asarray(factors, **kind)
+    b = xp.asarray(constants, **kind)
     cancelled = moments.cancelled
     if cancelled is not None:
         y_sums = cancelled.y_sums @ xp.abs(A) + moments.weight * xp.abs(b)

@@ -19,12 +19,14 @@ Update = Callable[[Array, Array], Array]  # from W and the pull of the penalty t
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
-_SHARE = 0.8  # of ridge regression, to begin from where the step is known: measured on many sets of targets
+_SHARE = (
+    0.8  # where the step is known, weights start at this share of ridge regression: measured on many sets of targets
+)
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
 @guarded
-def admm(  # noqa: C901 - the algorithm, from top to bottom
+def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
     problems: Problems,
     *,
     tol: float = 1e-6,
@@ -55,7 +57,8 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
     merge : whether to certify what the parts agree on instead of W, and not W = 0: better in the first iterations, where W still
         has all ranks
     """
-    xp, operator = array_namespace(problems.alpha), problems.fit.operator
+    xp = array_namespace(problems.alpha)
+    operator = problems.fit.operator
     is_proven = check_every is not None
     check_every = check_every or max_iter
     solution = _first_solution(problems, start, is_proven=is_proven, merge=merge)
@@ -68,11 +71,15 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
     update: Update | None = None
     if step is not None and start is None:
         split = _near_ridge(problems, rho, solution, problems.fit.updater(rho, solve))
-    finish, mixing = Finish(tol, exact_ranks), Mixing()
-    iteration, next_check, next_review = 0, first_check or check_every, _REVIEW_EVERY
+    finish = Finish(tol, exact_ranks)
+    mixing = Mixing()
+    iteration = 0
+    next_check = first_check or check_every
+    next_review = _REVIEW_EVERY
     while True:
         block_start = W, split
-        level, strength = repeated(rho, W.shape[0]), repeated(problems.alpha, W.shape[0])
+        level = repeated(rho, W.shape[0])
+        strength = repeated(problems.alpha, W.shape[0])
         if update is None:
             solve = problems.fit.shifted_solver(rho) if solve is None else solve
             update = problems.fit.updater(rho, solve)
@@ -102,12 +109,15 @@ def admm(  # noqa: C901 - the algorithm, from top to bottom
                 return finish.all(solution)
             if operator.n_groups == 1 and bool(xp.any(done)):  # the problems of several groups stay together
                 remaining = finish.keep(solution, done)
-                tensors, rho_of_all = solution.tensors_of(remaining), rho
+                tensors = solution.tensors_of(remaining)
+                rho_of_all = rho
                 block_start = take_tensors(block_start, tensors)
                 W, split = take_tensors((W, split), tensors)
-                problems, rho = problems.take(remaining), rho[remaining]
+                problems = problems.take(remaining)
+                rho = rho[remaining]
                 mixing = mixing.take(remaining, tensors, rho_of_all, rho)
-                solve, update = solve if operator.shares_shift else None, None
+                solve = solve if operator.shares_shift else None
+                update = None
         mixing, (W, split) = mixing.onward(block_start, (W, split), rho)
 
 
@@ -126,9 +136,10 @@ def _first_solution(problems: Problems, start: Solution | None, *, is_proven: bo
 def _first_rho(problems: Problems, earlier: Array | None, step: float | None) -> Array:
     """Return the steps (B,) to begin with: the one that was asked for, those of an earlier batch, or a guess.
 
-    An earlier batch may have had an operator of another size: then its steps are no guide.
+    Steps of an earlier batch that are below the least useful one are ignored: its operator was of another size.
     """
-    xp, operator = array_namespace(problems.alpha), problems.fit.operator
+    xp = array_namespace(problems.alpha)
+    operator = problems.fit.operator
     least = _LEAST_STEP * operator.mean_eigenvalue
     if step is not None:
         return xp.full_like(problems.alpha, max(step, least))
@@ -140,15 +151,17 @@ def _first_rho(problems: Problems, earlier: Array | None, step: float | None) ->
 
 
 def _guessed_rho(problems: Problems, mean: Array) -> Array:
-    """Guess the steps (B,) at which forces and weights weigh the same, ``|V| / |W|``, given the mean eigenvalue (B,).
+    """Guess the steps (B,), as the ratio of the lengths of duals and weights at the solution, given the mean eigenvalue (B,).
 
-    At the answer the forces are about ``alpha`` times what the penalty estimates; the size of the weights comes from a few steps
-    of conjugate gradients on the unpenalised problem, damped by the mean eigenvalue.
+    The duals are about ``alpha`` times the estimate of the penalty; the weights are estimated by a few steps of conjugate
+    gradients on the unpenalised problem, damped by the mean eigenvalue.
     """
-    xp, fit = array_namespace(mean), problems.fit
+    xp = array_namespace(mean)
+    fit = problems.fit
     if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
         fit = fit.in_coordinates
-    gradient, ones = fit.at_zero.gradient, xp.ones_like(mean)
+    gradient = fit.at_zero.gradient
+    ones = xp.ones_like(mean)
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
     longest = xp.max(xp.abs(gradient))
     longest = xp.where(longest > 0, longest, ones)
@@ -156,7 +169,9 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     damping = mean[:, None, None]
     unit = xp.where(damping > 0, damping, xp.ones_like(damping))
     residual = xp.reshape(gradient / longest[0], (ones.shape[0], -1, gradient.shape[1]))
-    W, direction, square = xp.zeros_like(residual), residual, xp.sum(residual**2, axis=(1, 2), keepdims=True)
+    W = xp.zeros_like(residual)
+    direction = residual
+    square = xp.sum(residual**2, axis=(1, 2), keepdims=True)
     for _ in range(8):
         image = xp.reshape(fit.operator.apply(xp.reshape(direction, gradient.shape)), direction.shape)
         image = image / unit + (damping / unit) * direction
@@ -164,42 +179,45 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
         size = square / xp.where(curvature > 0, curvature, xp.ones_like(curvature))
         W = W + size * direction
         residual = residual - size * image
-        before, square = square, xp.sum(residual**2, axis=(1, 2), keepdims=True)
+        before = square
+        square = xp.sum(residual**2, axis=(1, 2), keepdims=True)
         direction = residual + square / xp.where(before > 0, before, xp.ones_like(before)) * direction
-    norm, floor = xp.sqrt(xp.sum(W**2, axis=(1, 2))), xp.where(mean > 0, 1e-8 * mean, ones)
+    norm = xp.sqrt(xp.sum(W**2, axis=(1, 2)))
+    floor = xp.where(mean > 0, 1e-8 * mean, ones)
     size = (problems.alpha / longest) * (unit[:, 0, 0] / xp.where(norm > 0, norm, ones))
     rho = xp.where(norm > 0, 0.9 * problems.penalty.force(problems.shape) * size, floor)
     return xp.where(rho > floor, rho, floor)
 
 
 def _near_ridge(problems: Problems, rho: Array, solution: Solution, update: Update) -> Split:
-    """Start from a share of ridge regression, ``(A + rho) W = -g``, with the forces of the gradient there.
+    """Start from a share of ridge regression, ``(A + rho) W = -g``, with minus the gradient there as duals.
 
-    At ``share W`` they are ``-(1 - share) g + share rho W``.
+    At ``share W`` these are ``-(1 - share) g + share rho W``.
     """
     level = repeated(rho, solution.W.shape[0])
     strength = repeated(problems.alpha, solution.W.shape[0])
     gradient = problems.fit.at_zero.gradient
     zero = array_namespace(gradient).zeros_like(gradient)
     ridge = update(zero, zero)
-    down = 2.0 * _SHARE * ridge - (1.0 - _SHARE) / repeated(rho, gradient.shape[0])[:, None] * gradient
-    return problems.penalty.push(solution.split, problems.tensors(down), strength, level, 1.0)
+    point = 2.0 * _SHARE * ridge - (1.0 - _SHARE) / repeated(rho, gradient.shape[0])[:, None] * gradient
+    return problems.penalty.push(solution.split, problems.tensors(point), strength, level, 1.0)
 
 
 def _consensus(problems: Problems, W: Array, split: Split) -> Array:
-    """Find the weights that the parts of W pull it to where there are no forces."""
+    """Find the weights on which the parts of W agree: those that they would pull it to without duals."""
     xp = array_namespace(W)
-    without_forces = Split(split.parts, split.map(xp.zeros_like).duals, split.parts)
+    without_duals = Split(split.parts, split.map(xp.zeros_like).duals, split.parts)
     ones = xp.ones_like(problems.alpha)
-    return problems.tensors(problems.penalty.pull(without_forces, repeated(ones, W.shape[0])))
+    return problems.tensors(problems.penalty.pull(without_duals, repeated(ones, W.shape[0])))
 
 
 def _balanced(shares_shift: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
-    """Bring primal and dual residual together; leave a step alone that is right within a factor of two and a half.
+    """Change the steps so that primal and dual residual become equal; not those that are right within a factor of 2.5.
 
     Where the problems must share one step, it changes by the geometric mean of their factors.
     """
-    xp, tiny = array_namespace(rho), float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
+    xp = array_namespace(rho)
+    tiny = float(array_namespace(rho).finfo(rho.dtype).smallest_normal)
     residuals = problems.penalty.residuals(before, split, W, repeated(rho, W.shape[0]))
     largest = xp.max(xp.reshape(xp.stack(residuals), (2, rho.shape[0], -1)), axis=2)
     roots = xp.sqrt(xp.clip(largest, min=tiny))

@@ -12,7 +12,7 @@ from tracelearn.solvers.stopping import CHECK_EVERY, Finish, Watcher, guarded
 
 __all__ = ["apg", "prox_adm"]
 
-_UNIT = 0.01  # of the length of P: what a point that is nearly zero is measured by
+_UNIT = 0.01  # of the length of P: added to the length of a point, so that moves of a point near zero have a scale
 
 
 @guarded
@@ -27,28 +27,31 @@ def apg(
 ) -> Solution:
     """Solve by accelerated proximal gradient: the outer loop of the paper's Algorithm 1, with the tight step and restarts.
 
-    The inner proximal point starts from the split of the last one and is found to a tenth of the last outer step: more
-    would be wasted while the outer iterate still moves, less would stall it. Arguments as in ``admm``.
+    The inner proximal point starts from the split of the last one and is solved to a tenth of the last outer step: a
+    higher accuracy would be wasted while the outer iterate still moves, a lower one would stall it. Arguments as in ``admm``.
     """
     xp = array_namespace(problems.alpha)
     solution = problems.begin(start)
     if bool(xp.all(solution.gap <= tol)):
         return solution
-    W, split = solution.W, None if start is None else solution.split
+    W = solution.W
+    split = None if start is None else solution.split
     finish = Finish(tol, exact_ranks)
     curvature = lipschitz(problems.fit)
     curvature = curvature if curvature > 0 else 1.0
     strength = repeated(problems.alpha, W.shape[0])
-    Z, momentum, accuracy = W, 1.0, 1e-3
+    Z = W
+    momentum = 1.0
+    accuracy = 1e-3
     for iteration in range(1, max_iter + 1):
         gradient = problems.tensors(problems.fit.evaluate(Z).gradient)
         before = W
         W, split = prox_adm(problems.penalty, Z - gradient / curvature, strength, curvature, split, tol=accuracy)
         if float(xp.sum((Z - W) * (W - before))) > 0.0:  # momentum points uphill (O'Donoghue and Candes, 2015)
             momentum = 1.0
-        following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
-        Z = W + ((momentum - 1.0) / following) * (W - before)
-        momentum = following
+        next_momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
+        Z = W + ((momentum - 1.0) / next_momentum) * (W - before)
+        momentum = next_momentum
         step = _length(W - before) / (1e-300 + _length(W))
         accuracy = min(accuracy, max(0.1 * step, 1e-14))
         if iteration % CHECK_EVERY == 0 or iteration == max_iter:
@@ -93,7 +96,8 @@ def prox_adm(
            [0., 0.]])
     """
     xp = array_namespace(P)
-    stiffness, unit = penalty.stiffness, _UNIT * _length(P)
+    stiffness = penalty.stiffness
+    unit = _UNIT * _length(P)
     rho = xp.full_like(alpha, stiffness * curvature)
     split = penalty.start(P) if split is None else split
     W = None
@@ -107,5 +111,6 @@ def prox_adm(
 
 
 def _length(T: Array) -> float:
+    """Find the Euclidean length of all entries."""
     xp = array_namespace(T)
     return float(xp.sqrt(xp.sum(T**2)))

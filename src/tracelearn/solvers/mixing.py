@@ -14,9 +14,9 @@ from tracelearn.penalties import Split
 __all__ = ["Mixing", "State", "take_tensors"]
 
 _MOST = 6  # blocks that are remembered
-_LAST = 60  # blocks after which there is no more mixing: what it cannot solve is left to iterations that are known to converge
-_LARGEST = 100.0  # sum of the sizes of shares
-_GROWTH = 2.0  # times the shortest move so far: who moves further goes on without mixing
+_LAST = 60  # blocks after which mixing ends, since only the plain iterations are known to converge
+_LARGEST = 100.0  # the largest sum of absolute shares of a mixture that is used
+_GROWTH = 2.0  # a problem whose last move is longer than so many times its shortest one is not mixed
 
 State = tuple[Array, Split]  # what an iteration of ADMM goes on from: W and its split
 
@@ -25,9 +25,9 @@ State = tuple[Array, Split]  # what an iteration of ADMM goes on from: W and its
 class Mixing:
     """The last blocks of iterations of B problems, all made with the same steps.
 
-    If iterations were affine, the combination of ends, by shares that sum to one, whose moves add up to the least would be the
-    best guess of the fixed point. Every problem has its own shares. A mixture is only where a block starts: what is handed out,
-    and certified, are the ends of blocks.
+    For affine iterations the fixed point is best estimated by the combination of ends, with shares that sum to one, whose
+    combined move is shortest. Every problem has its own shares. A mixture is only where the next block starts: solutions, and
+    their certificates, are the ends of blocks.
     """
 
     ends: tuple[State, ...] = ()
@@ -38,7 +38,7 @@ class Mixing:
     def take(self, problems: Array, tensors: Array, rho_of_all: Array, rho: Array) -> Mixing:
         """Keep some of the problems, given their index (B',), that of their tensors (T',), and the steps of all and of them.
 
-        Where those of all are new, nothing is remembered.
+        Where the steps of all are new, the memory is empty.
         """
         if self.rho is not rho_of_all:
             return Mixing(n_remaining=self.n_remaining)
@@ -65,12 +65,14 @@ class Mixing:
         squares = xp.linalg.diagonal(gram)
         total = xp.sum(squares, axis=1)[:, None, None]
         eye = xp.eye(len(ends), dtype=gram.dtype, device=device(gram))
-        # Moves may be nearly the same: the last places do not decide.
+        # Moves may be nearly the same: a little of the identity keeps rounding from deciding the shares.
         system = gram / xp.where(total > 0, total, xp.ones_like(total)) + 100.0 * float(xp.finfo(gram.dtype).eps) * eye
         shares = xp.linalg.solve(system, xp.ones_like(gram[:, :, :1]))[:, :, 0]
         shares = shares / xp.sum(shares, axis=1, keepdims=True)
         is_steady = squares[:, -1:] <= _GROWTH**2 * xp.min(squares, axis=1, keepdims=True)
-        is_near = xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST  # far from all ends nothing is known
+        is_near = (
+            xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST
+        )  # a mixture far from all ends cannot be trusted
         shares = xp.where(is_steady & is_near, shares, eye[-1:, :])
         return mixing, _mixed(shares, ends)
 
@@ -78,18 +80,18 @@ class Mixing:
 def _move(start: Split, end: Split, rho: Array) -> Array:
     """Measure how far what the next iteration depends on has moved, with forces in units of weights: (B, N)."""
     xp = array_namespace(rho)
-    rows: list[Array] = []
+    differences: list[Array] = []
 
     def collect(after: Array, before: Array, unit: Any) -> None:
-        moved_after = xp.reshape(xp.moveaxis(after, 1, 0), (rho.shape[0], -1)) / unit
-        moved_before = xp.reshape(xp.moveaxis(before, 1, 0), (rho.shape[0], -1)) / unit
-        rows.append(moved_after - moved_before)
+        rows_after = xp.reshape(xp.moveaxis(after, 1, 0), (rho.shape[0], -1)) / unit
+        rows_before = xp.reshape(xp.moveaxis(before, 1, 0), (rho.shape[0], -1)) / unit
+        differences.append(rows_after - rows_before)
 
     for after, before in zip(_arrays(end.anchors), _arrays(start.anchors), strict=True):
         collect(after, before, 1.0)
     for after, before in zip(_arrays(end.duals), _arrays(start.duals), strict=True):
         collect(after, before, rho[:, None])
-    return xp.concat(rows, axis=1)
+    return xp.concat(differences, axis=1)
 
 
 def _arrays(value: Any) -> Sequence[Array]:

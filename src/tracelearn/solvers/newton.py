@@ -13,9 +13,9 @@ from tracelearn.solvers.stopping import BreakdownError, Finish, Watcher, continu
 
 __all__ = ["newton"]
 
-_LONGEST = 64.0  # steps of the first model
-_SHORTEST = 1e-6  # steps of any model
-_NEAR = 1e-2  # gap below which a model of second order should leave half of it at most
+_LONGEST = 64.0  # the longest step towards the minimum of the first model, as a multiple of the way
+_SHORTEST = 1e-6  # the shortest step, as a share of the way
+_NEAR = 1e-2  # a gap below this should at least be halved by each model
 
 
 @guarded
@@ -49,25 +49,30 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
     if float(solution.gap[0]) <= tol:
         return solution
     inner = solution if start is not None else None  # the answer of the last model, from which the next is solved
-    finish, spent, accuracy = Finish(tol, exact_ranks), 0, 0.1
+    finish = Finish(tol, exact_ranks)
+    spent = 0
+    accuracy = 0.1
     while True:
         solution, done = finish.judge(problems, replace(solution, n_iter=spent))
         if on_iteration is not None:
             on_iteration(solution)
         if bool(done[0]) or spent >= max_iter:
             return solution
-        gap, is_first = float(solution.gap[0]), inner is None
+        gap = float(solution.gap[0])
+        is_first = inner is None
         goal = accuracy * max(min(gap, 1.0), 3.0 * tol)
-        answer = _answer_of_model(problems, fit, solution.W, evaluation, inner, goal, max_iter - spent)
+        answer = _minimised_model(problems, fit, solution.W, evaluation, inner, goal, max_iter - spent)
         step = None
         if answer is not None:
             inner = answer
             step = _searched(problems, solution.W, inner, evaluation, longer=is_first)
-            if inner.n_iter == 0 and step is not None:  # good enough for the model, which is more lenient than the loss
+            if (
+                inner.n_iter == 0 and step is not None
+            ):  # already solves the model to this accuracy, but not yet the problem
                 accuracy *= 0.1
             spent += max(inner.n_iter, int(step is not None))
         if step is None and not fit.has_rough_models:
-            # There is no model, or it is no guide here; the bound of the curvature is, one pass an iteration.
+            # Without a model, or a step that helps, ADMM with the bound of the curvature goes on, one pass an iteration.
             if not fit.has_bounded_curvature:
                 return solution
             return continued(admm, problems, solution if spent else None, spent, **options)
@@ -79,7 +84,7 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
             problems = replace(problems, fit=fit)
 
 
-def _answer_of_model(
+def _minimised_model(
     problems: Problems,
     fit: CurvedFit,
     W: Array,
@@ -88,11 +93,12 @@ def _answer_of_model(
     goal: float,
     max_iter: int,
 ) -> Solution | None:
-    """Solve the model at W: by ADMM, or where a squared norm is all there is to penalise by one solve.
+    """Minimise the quadratic model at W: by ADMM, or with a ridge alone by one solve.
 
-    None where there is no model, or where single precision left one that is not positive, as of collinear features.
+    None where there is no model, or where single precision has made it indefinite, as with collinear features.
     """
-    xp, model = array_namespace(problems.alpha), fit.model(W, evaluation)
+    xp = array_namespace(problems.alpha)
+    model = fit.model(W, evaluation)
     if model is None:
         return None
     stated = replace(problems, fit=model)
@@ -111,10 +117,10 @@ def _answer_of_model(
 def _searched(
     problems: Problems, W: Array, inner: Solution, evaluation: Evaluation, *, longer: bool
 ) -> tuple[Solution, Evaluation] | None:
-    """Go from W towards the answer of the model, halving the step until the true objective falls; also evaluate it there.
+    """Search the line from W to the minimum of the model: halve the step until the true objective falls.
 
-    A step from zero is also doubled while that helps: where classes are told apart curvatures at zero are much too large.
-    None where no step is short enough.
+    With ``longer`` the step is also doubled while that helps: for well separated classes curvatures at zero are much too large.
+    Returns the solution and the evaluation there; None where no step is short enough.
     """
     xp = array_namespace(W)
 
@@ -122,23 +128,25 @@ def _searched(
         norms = problems.penalty.value(V, inner.split)
         return float((at_V.value + problems.alpha * xp.sum(norms))[0])
 
-    def look(length: float) -> tuple[float, Array, Evaluation]:
+    def evaluated(length: float) -> tuple[float, Array, Evaluation]:
         V = W + length * (inner.W - W)
         at_V = problems.fit.evaluate(V, evaluation)
         return objective(V, at_V), V, at_V
 
-    # The rounding of two sums: without it the last step, which changes nothing any more, would be refused.
+    # The rounding of two sums is allowed: without it the last step, which is tiny, would be refused.
     before = objective(W, evaluation)
-    limit, length, trial = before + 1e-14 * abs(before), 1.0, look(1.0)
+    limit = before + 1e-14 * abs(before)
+    length = 1.0
+    trial = evaluated(1.0)
     while trial[0] > limit:
         length *= 0.5
         if length < _SHORTEST:
             return None
-        trial = look(length)
+        trial = evaluated(length)
     while longer and 1.0 <= length < _LONGEST:
         length *= 2.0
-        further = look(length)
-        longer = further[0] < trial[0]
-        trial = further if longer else trial
+        longer_trial = evaluated(length)
+        longer = longer_trial[0] < trial[0]
+        trial = longer_trial if longer else trial
     _, V, at_V = trial
     return problems.certified(V, inner.split, 0, inner.rho, evaluation=at_V), at_V

@@ -52,7 +52,7 @@ def continued(
     on_iteration: Watcher | None,
     **options: Any,
 ) -> Solution:
-    """Go on with another solver; count and show its iterations after those that were spent."""
+    """Go on with another solver; its iterations are counted, and reported, after those that were spent."""
 
     def counted(solution: Solution) -> Solution:
         return replace(solution, n_iter=spent + solution.n_iter)
@@ -82,7 +82,7 @@ class Finish:
     _answers: list[tuple[Array, Solution]] = field(default_factory=list)
 
     def judge(self, problems: Problems, solution: Solution) -> tuple[Solution, Array]:
-        """Return the answers so far, tidied where that holds, and which of them (B,) are done."""
+        """Return the answers so far, with exact ranks where these are certified, and which of them (B,) are done."""
         xp = array_namespace(solution.gap)
         is_proven = solution.gap <= self.tol
         if self._proven is not None:  # a gap need not fall steadily: what was proven before stays proven
@@ -101,7 +101,8 @@ class Finish:
     def keep(self, solution: Solution, done: Array) -> Array:
         """Keep the answers that are done; return the index of the others, with which the solver goes on."""
         xp = array_namespace(done)
-        ready, remaining = xp.nonzero(done)[0], xp.nonzero(~done)[0]
+        ready = xp.nonzero(done)[0]
+        remaining = xp.nonzero(~done)[0]
         index = xp.arange(done.shape[0], device=device(done)) if self._open is None else self._open
         self._answers.append((index[ready], solution.take(ready)))
         self._open = index[remaining]
@@ -113,6 +114,7 @@ class Finish:
         """Return all answers in order, given that of the problems that were open to the end."""
         if self._open is None:
             return solution
-        xp, answers = array_namespace(self._open), [*self._answers, (self._open, solution)]
+        xp = array_namespace(self._open)
+        answers = [*self._answers, (self._open, solution)]
         order = xp.argsort(xp.concat([index for index, _ in answers]))
         return Solution.joined([answer for _, answer in answers]).take(order)

@@ -28,11 +28,11 @@ from tracelearn.solvers.stopping import Watcher, continued, guarded
 
 __all__ = ["subspaces"]
 
-_CORE = 1000  # numbers of a core up to which subspaces are widened: products of cores then cost less than a pass
-_LARGEST_CORE = 4096  # beyond it the small problem is none
-_LEAST_NEW = 2  # directions for each mode, whatever the core has already
-_ACCURACY = 0.003  # of the gap: how well small problems are solved, since a pass costs more
-_ROUGH = 30.0  # times that: how well a proximal step is, which has all p weights
+_CORE = 1000  # entries of a core up to which subspaces are widened: products of cores then cost less than a pass
+_LARGEST_CORE = 4096  # entries of a core beyond which the problem in subspaces is not small any more
+_LEAST_NEW = 2  # directions that each mode gets at least, however large the core is
+_ACCURACY = 0.003  # the gap of the small problems, as a share of the gap so far: they are cheap next to a pass
+_ROUGH = 30.0  # times that is the gap of a proximal step, which costs more since it has all p weights
 _STEP = 60  # iterations for one proximal step, which reads no samples; the next one goes on from there
 _PATIENCE = 8  # rounds without a smaller gap
 
@@ -53,10 +53,11 @@ def subspaces(
     left to ADMM or, where a gradient is a pass, to accelerated proximal gradient. Iterations are those of the small problems.
     Arguments as in ``admm``.
     """
-    xp, fit = array_namespace(problems.alpha), problems.fit
+    xp = array_namespace(problems.alpha)
+    fit = problems.fit
     options: dict[str, Any] = {"tol": tol, "exact_ranks": exact_ranks, "on_iteration": on_iteration}
     if fit.n_groups > 1 or not problems.penalty.is_invariant:
-        return _whole(problems, start, 0, max_iter, options)
+        return _solved_for_all_weights(problems, start, 0, max_iter, options)
     if fit.n_problems > 1:  # every problem has subspaces of its own
         return problems.one_by_one(
             lambda problem, its_start: subspaces(problem, start=its_start, max_iter=max_iter, **options), start
@@ -66,8 +67,11 @@ def subspaces(
     if bool(xp.all(solution.gap <= tol)):
         return solution
     rows = xp.reshape(solution.W, (-1, fit.n_features))
-    occupied, step = _whole_modes(problems).narrowed(rows), None
-    spent, accuracy, rounds_waited = 0, _ACCURACY, 0
+    occupied = _whole_modes(problems).narrowed(rows)
+    step = None
+    spent = 0
+    accuracy = _ACCURACY
+    rounds_waited = 0
     while True:
         goal = accuracy * float(best.gap[0])
         step = _proximal_step(problems, rows, evaluation, _ROUGH * goal, step)
@@ -82,8 +86,8 @@ def subspaces(
             return replace(best, n_iter=spent) if spent >= max_iter else best
         wider = occupied.widened(xp.reshape(step.W, rows.shape), size=_CORE, least=_LEAST_NEW)
         if math.prod(wider.core_shape) > _LARGEST_CORE or rounds_waited > _PATIENCE:
-            return _whole(problems, best, spent, max_iter, options)
-        if 0 in wider.core_shape:  # nothing but zero is in sight: look closer
+            return _solved_for_all_weights(problems, best, spent, max_iter, options)
+        if 0 in wider.core_shape:  # the step gave only zeros: take another one, more accurate
             spent += 1
             continue
         inner = _solved_within(problems, wider, solution, goal, max_iter - spent, exact_ranks)
@@ -95,29 +99,32 @@ def subspaces(
         solution = Solution(problems.tensors(rows), split, inner.objective, inner.gap, spent, inner.rho)
 
 
-def _features(problems: Problems) -> tuple[int, ...]:
-    """Return the shape of a sample: with targets as the first mode of the weights, what comes after them."""
-    whole = math.prod(problems.shape) == problems.fit.n_features
-    return problems.shape if whole else problems.shape[1:]
+def _sample_shape(problems: Problems) -> tuple[int, ...]:
+    """Return the shape of a sample: that of the weights, without their first mode where this is the targets."""
+    has_target_mode = math.prod(problems.shape) != problems.fit.n_features
+    return problems.shape[1:] if has_target_mode else problems.shape
 
 
 def _whole_modes(problems: Problems) -> Subspaces:
-    """Return the subspaces that are whole modes."""
-    xp, like = array_namespace(problems.alpha), problems.alpha
-    sizes = _features(problems)
+    """Return subspaces that hold all tensors: an identity for each mode."""
+    xp = array_namespace(problems.alpha)
+    like = problems.alpha
+    sizes = _sample_shape(problems)
     return Subspaces(tuple(xp.eye(size, dtype=like.dtype, device=device(like)) for size in sizes))
 
 
 def _lifted(within: Subspaces, T: Array) -> Array:
     """Lift all tensors of an array whose last axes are those of a core."""
-    xp, order = array_namespace(T), len(within.shape)
+    xp = array_namespace(T)
+    order = len(within.shape)
     rows = within.lift(xp.reshape(T, (-1, math.prod(within.core_shape))))
     return xp.reshape(rows, (*T.shape[:-order], *within.shape))
 
 
 def _projected(within: Subspaces, T: Array) -> Array:
     """Project all tensors of an array whose last axes are those of a sample."""
-    xp, order = array_namespace(T), len(within.shape)
+    xp = array_namespace(T)
+    order = len(within.shape)
     rows = within.project(xp.reshape(T, (-1, math.prod(within.shape))))
     return xp.reshape(rows, (*T.shape[:-order], *within.core_shape))
 
@@ -129,9 +136,11 @@ def _proximal_step(
 
     Where W is the optimum so is the answer, and its split proves it.
     """
-    xp, curvature = array_namespace(rows), problems.fit.mean_curvature
+    xp = array_namespace(rows)
+    curvature = problems.fit.mean_curvature
     curvature = curvature if curvature > 0 else 1.0
-    operator, no_ridge = Diagonal(xp.full_like(rows[0, :], curvature)), xp.zeros_like(problems.alpha)
+    operator = Diagonal(xp.full_like(rows[0, :], curvature))
+    no_ridge = xp.zeros_like(problems.alpha)
     model = quadratic_model(operator, rows, evaluation.value, evaluation.gradient, no_ridge, problems.scale)
     return admm(replace(problems, fit=model), tol=goal, max_iter=_STEP, start=last, exact_ranks=False)
 
@@ -159,7 +168,9 @@ def _solved_within(
     return solve(inner, tol=goal, max_iter=max_iter, start=start, exact_ranks=exact_ranks)
 
 
-def _whole(problems: Problems, start: Solution | None, spent: int, max_iter: int, options: dict[str, Any]) -> Solution:
-    """Solve for all weights at once."""
+def _solved_for_all_weights(
+    problems: Problems, start: Solution | None, spent: int, max_iter: int, options: dict[str, Any]
+) -> Solution:
+    """Go on without subspaces, from ``start``."""
     solve = admm if problems.fit.operator.has_factor else apg
     return continued(solve, problems, start, spent, max_iter=max_iter, **options)
