@@ -164,7 +164,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
             self._publish_choice(best, point, data.samples)
         warn_of_fit(fitted, settings, type(self).__name__.removesuffix("CV"))
         if point == best.path.best:
-            warn_of_rising_end(best.path.end, "alpha", self.alpha_)
+            warn_of_rising_end(best.path.end, "alpha", settings.alpha)
         return self
 
     def _candidates(self, data: SearchData, folds: Folds, targets: Targets) -> list[_Candidate]:
