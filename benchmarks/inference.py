@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from tracelearn import LaggedRegressor, TensorClassifier, TraceNormClassifier
 from tracelearn.datasets import make_epochs
 from tracelearn.inference import decode_over_time, permutation_test
-from tracelearn.inference.permutation import exchange_of
+from tracelearn.inference.permutation import choose_exchange
 
 PERMUTATIONS, TRIED = 1000, 20
 
@@ -59,7 +59,7 @@ def permutations() -> Iterator[tuple[str, str]]:
             f"{whole:.0f} s, {whole / fixed:.0f} times as long",
         )
     exact = permutation_test(chosen, X, y, tol=0.0, **options)
-    order = exchange_of(y, None, _folds(cv, X, y)).draw(300, PERMUTATIONS, np.random.default_rng(0))[:TRIED]
+    order = choose_exchange(y, None, _folds(cv, X, y)).draw(300, PERMUTATIONS, np.random.default_rng(0))[:TRIED]
     splits = list(cv.split(X, y))
     null = [
         np.mean([clone(chosen).fit(X[train], y[own[train]]).score(X[held], y[own[held]]) for train, held in splits])

@@ -214,7 +214,9 @@ def grown(path: Path, alpha: float) -> dict:
     import logging
 
     from tracelearn import TraceNormRegressor
+    from tracelearn.problems.forms import BasisForm, MomentsForm, SamplesForm
 
+    forms = {MomentsForm.reason: "moments", BasisForm.reason: "span", SamplesForm.reason: "samples"}
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
@@ -224,7 +226,7 @@ def grown(path: Path, alpha: float) -> dict:
     return {
         "n": len(np.load(_targets(path))),
         "p": model.coef_.size,
-        "form": said[0].split(": ")[1],
+        "form": "subspaces" if any(": subspaces" in line for line in said) else forms[said[0].split(": ")[1]],
         "gap": model.dual_gap_,
         "seconds": round(time.perf_counter() - began, 2),
         "processor_seconds": round(time.process_time() - busy, 2),

@@ -255,7 +255,7 @@ def run(name: str, model: str, limit: int) -> dict[str, Any]:
         "data": X.nbytes / 2**30,
         "predict": applied,
         "chance": chance,
-        "view": str(getattr(found, "view_", "")),
+        "view": " + ".join(getattr(found, "views_", {})),
         "warnings": said,
     }
 

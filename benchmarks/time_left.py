@@ -7,6 +7,8 @@ that came. Between a half and two is the aim.
 from __future__ import annotations
 
 import argparse
+import logging
+import re
 import time
 import warnings
 from typing import Any
@@ -16,28 +18,33 @@ from threadpoolctl import threadpool_limits
 from benchmarks import search
 from benchmarks.panel import data
 from tracelearn import TensorClassifier
-from tracelearn.search.session import Progress
+
+
+class Messages(logging.Handler):
+    """Keeps when a search said which share of it is done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shares: list[tuple[float, float]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        share = re.search(r"\((\d+)% done", record.getMessage())
+        if share is not None and share[1] != "0":
+            self.shares.append((time.monotonic(), int(share[1]) / 100.0))
 
 
 def said(one: data.DataSet) -> list[float]:
     """Return said over true seconds left, at a third and at two thirds of a search."""
-    points: list[tuple[float, float]] = []
-    reach = Progress.reach
-
-    def watched(self: Progress, *given: Any, **options: Any) -> bool:
-        over = reach(self, *given, **options)
-        now = time.monotonic()
-        if self.done > 0:
-            points.append((now, (now - self._began) * (1.0 - self.done) / self.done))
-        return over
-
-    Progress.reach = watched  # type: ignore[method-assign]
+    listener = Messages()
+    logger = logging.getLogger("tracelearn")
+    logger.addHandler(listener)
     began = time.monotonic()
     try:
-        TensorClassifier().fit(one.X, one.y, groups=one.groups)
+        TensorClassifier(verbose=1).fit(one.X, one.y, groups=one.groups)
     finally:
-        Progress.reach = reach  # type: ignore[method-assign]
+        logger.removeHandler(listener)
     end, found = time.monotonic(), []
+    points = [(now, (now - began) * (1.0 - done) / done) for now, done in listener.shares]
     for share in (1 / 3, 2 / 3):
         at = began + share * (end - began)
         # What was said last counts down by itself.

@@ -47,7 +47,7 @@ def own_members(kind):
     return {"methods": methods, "properties": properties}
 
 
-_PUBLIC = ("", ".losses", ".penalties", ".inference", ".plotting", ".report", ".datasets", ".paper", ".files")
+_PUBLIC = ("", ".losses", ".penalties", ".inference", ".plotting", ".report", ".datasets", ".paper")
 _CLASSES = {
     f"tracelearn{module}.{name}": getattr(import_module(f"tracelearn{module}"), name)
     for module in _PUBLIC

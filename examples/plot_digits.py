@@ -22,14 +22,14 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV, StratifiedShuffleSplit
 
-from tracelearn import TensorClassifier, TraceNormClassifier
+from tracelearn import TraceNormClassifier, TraceNormClassifierCV
 from tracelearn.plotting import ModeSpectrumDisplay, WeightsDisplay
 
 digits = load_digits()
 X, y = digits.images / 16, digits.target
 flat = X.reshape(len(X), -1)
 models = {
-    "trace norm": (TensorClassifier(alphas=15, views=None, ridges=(0.0,), tol=1e-3), X),
+    "trace norm": (TraceNormClassifierCV(alphas=15, tol=1e-3), X),
     "flat ridge": (RidgeClassifierCV(np.logspace(-4, 4, 17)), flat),
     "flat logistic": (GridSearchCV(LogisticRegression(max_iter=500), {"C": np.logspace(-2, 3, 6)}, cv=3), flat),
 }

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV
 
-from tracelearn import TensorClassifier
+from tracelearn import TraceNormClassifierCV
 from tracelearn.datasets import make_epochs
 from tracelearn.plotting import ModeFactorsDisplay
 
@@ -34,7 +34,7 @@ print(X.shape)
 # ------------
 # Power has a long tail, so the logistic loss is asked for.
 
-model = TensorClassifier(loss="log_loss", views=None, ridges=(0.0,), tol=1e-3).fit(X, y)
+model = TraceNormClassifierCV(loss="log_loss", tol=1e-3).fit(X, y)
 flat, flat_test = X.reshape(len(X), -1), X_test.reshape(len(X_test), -1)
 ridge = RidgeClassifierCV(np.logspace(0, 8, 17)).fit(flat, y)
 logistic = GridSearchCV(LogisticRegression(max_iter=1000), {"C": np.logspace(-4, -1, 4)}).fit(flat, y)

@@ -18,11 +18,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
-from tracelearn import TensorRegressor
+from tracelearn import TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression
 
 SHAPE, SIZES, DRAWS = (8, 8, 8), (50, 100, 200, 400, 800, 1600), 2
-SEARCH = {"alphas": 10, "views": None, "ridges": (0.0,), "mode_weights": None, "cv": 3, "tol": 1e-3}
 strengths = np.logspace(-2, 5, 22)
 
 
@@ -43,7 +42,7 @@ def errors(rank):
     for seed in range(DRAWS):
         X, y, W = draw(rank, seed)
         for k, size in enumerate(SIZES):
-            ours = TensorRegressor(**SEARCH).fit(X[:size], y[:size])
+            ours = TraceNormRegressorCV(alphas=10, cv=3, tol=1e-3).fit(X[:size], y[:size])
             ridge = RidgeCV(strengths).fit(X[:size].reshape(size, -1), y[:size])
             for row, coef in enumerate((ours.coef_, ridge.coef_.reshape(SHAPE))):
                 found[row, k] += np.linalg.norm(coef - W) / np.linalg.norm(W) / DRAWS
@@ -93,5 +92,4 @@ for size, value in zip(SIZES, ours, strict=True):
 # ----------
 # The trace norm needs fewer samples if the true weights have low rank. In the right panel both are equal, with ridge
 # slightly ahead for few samples: use ridge there. Cross-validation shows which case you have, since both models report
-# their error on held-out samples. By default ``TensorRegressor`` makes this comparison itself, and tries other
-# views of the samples. Both are switched off here, to compare two penalties.
+# their error on held-out samples. ``TensorRegressor`` makes this comparison itself, and tries other views of the samples.

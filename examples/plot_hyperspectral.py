@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV
 
-from tracelearn import TensorClassifier
+from tracelearn import TraceNormClassifierCV
 from tracelearn.plotting import ModeFactorsDisplay
 
 try:
@@ -82,10 +82,7 @@ def split(seed):
 
 ridge_strengths = np.logspace(-4, 6, 21)
 models = {
-    "trace norm, patch": (
-        TensorClassifier(alphas=12, eps=1e-3, views=None, ridges=(0.0,), mode_weights=None, tol=1e-3),
-        lambda X: X,
-    ),
+    "trace norm, patch": (TraceNormClassifierCV(alphas=12, tol=1e-3), lambda X: X),
     "ridge, flat patch": (RidgeClassifierCV(ridge_strengths), lambda X: X.reshape(len(X), -1)),
     "logistic, flat patch": (
         GridSearchCV(LogisticRegression(max_iter=2000, tol=1e-3), {"C": np.logspace(-4, 0, 5)}),

@@ -15,10 +15,9 @@ known: the path, the ranks, the factors, their signs and the patterns.
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.base import clone
 from sklearn.linear_model import RidgeCV
 
-from tracelearn import TensorRegressor, trace_norm_path
+from tracelearn import TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.plotting import ModeFactorsDisplay, ModeSpectrumDisplay, PathDisplay, WeightsDisplay
 
 rng = np.random.default_rng(0)
@@ -44,14 +43,13 @@ train, test = slice(0, 400), slice(400, 600)
 # %%
 # The path: what alpha does
 # -------------------------
-# On the left the rank in each mode as alpha falls; on the right the error on held-out folds, with the alpha that was
+# On the left the rank in each mode as alpha falls; on the right the score on held-out folds, with the alpha that was
 # chosen. Cross-validation minimises error, not rank: the chosen model has more components than the truth, most of them
 # tiny.
 
-SEARCH = {"alphas": 30, "views": None, "ridges": (0.0,), "mode_weights": None}
-cv = TensorRegressor(**SEARCH).fit(X[train], y[train])
+cv = TraceNormRegressorCV().fit(X[train], y[train])
 fig, axes = plt.subplots(1, 2, figsize=(9.6, 3.6), layout="constrained")
-PathDisplay.from_path(trace_norm_path(X[train], y[train], alphas=30), **NAMES, ax=axes[0])
+PathDisplay.from_path(cv, **NAMES, ax=axes[0])
 PathDisplay.from_estimator(cv, ax=axes[1])
 plt.show()
 
@@ -59,7 +57,7 @@ plt.show()
 # ``one_standard_error=True`` takes the largest alpha that is as good within the noise of the folds, which is simpler to
 # read. Flat ridge is the yardstick for both.
 
-simple = TensorRegressor(**SEARCH, one_standard_error=True).fit(X[train], y[train])
+simple = TraceNormRegressorCV(one_standard_error=True).fit(X[train], y[train])
 flat = X.reshape(len(X), -1)
 ridge = RidgeCV(np.logspace(-2, 5, 22)).fit(flat[train], y[train])
 for name, model in {"lowest error": cv, "one standard error": simple}.items():
@@ -71,7 +69,7 @@ print(f"{'flat ridge':20} {'no ranks':>28}  R² {ridge.score(flat[test], y[test]
 # ----------------------------------------
 # ``mode_ranks_`` counts singular values that are not zero. A spectrum shows how many matter: here two.
 
-model = simple.best_estimator_
+model = simple
 ModeSpectrumDisplay.from_estimator(model, **NAMES)
 plt.show()
 
@@ -122,6 +120,6 @@ plt.show()
 # between models, not sizes.
 
 for alpha in (0.5 * simple.alpha_, simple.alpha_, 2 * simple.alpha_):
-    other = clone(model).set_params(alpha=alpha).fit(X[train], y[train])
+    other = TraceNormRegressor(alpha=alpha).fit(X[train], y[train])
     likeness = np.corrcoef(other.patterns_.ravel(), model.patterns_.ravel())[0, 1]
     print(f"alpha {alpha:.3f}: correlation of patterns {likeness:.3f}, size {np.linalg.norm(other.patterns_):.2f}")

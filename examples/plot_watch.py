@@ -23,7 +23,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV
 from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from tracelearn import TensorClassifier
+from tracelearn import TensorClassifier, TraceNormClassifierCV
 from tracelearn.plotting import ModeFactorsDisplay
 
 try:
@@ -57,7 +57,7 @@ frequencies = np.fft.rfftfreq(LENGTH, 1 / 50)[1:41]
 # windows. In the figure a line is a group of people.
 
 within = GroupKFold(3)
-ours = TensorClassifier(views=None, ridges=(0.0,), cv=within, tol=1e-3)
+ours = TraceNormClassifierCV(cv=within, tol=1e-3)
 views = TensorClassifier(cv=within, tol=1e-3)
 ridge = RidgeClassifierCV(np.logspace(-1, 6, 15))
 logistic = GridSearchCV(LogisticRegression(max_iter=300, tol=1e-3), {"C": np.logspace(-4, 1, 6)}, cv=within)

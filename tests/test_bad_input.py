@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from tracelearn import TensorClassifier, TraceNormClassifier, TraceNormRegressor
+from tracelearn import ModeWhitener, TensorClassifier, TraceNormClassifier, TraceNormRegressor
 from tracelearn.losses import Huber
 
 SHAPE = (3, 2, 2)
@@ -54,11 +54,11 @@ def refusal(call, *parts, error=ValueError, ours=True):
     return message
 
 
-@pytest.mark.parametrize("views", ["raw", "raw+whitened"])
+@pytest.mark.parametrize("views", [None, [None, ModeWhitener()]], ids=["samples", "two views"])
 def test_a_search_refuses_samples_of_another_shape_in_its_own_name(views):
     rng = np.random.default_rng(0)
     samples = rng.standard_normal((60, 4, 20))
-    model = TensorClassifier(views=views).fit(samples, np.arange(60) % 2)
+    model = TensorClassifier(views=views, alphas=3, cv=2).fit(samples, np.arange(60) % 2)
     name = "TensorClassifier is expecting 80 features"
     refusal(lambda: model.predict(samples[:, :3]), "shape (4, 20) as in fit", "shape (3, 20)", name)
     refusal(lambda: model.predict(samples[0]), "of a single sample pass X[None]", name)

@@ -9,23 +9,22 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
+    ModeWhitener,
     Moments,
     TensorClassifier,
     TensorRegressor,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
     load,
     save,
     stream,
     to_onnx,
-    trace_norm_path,
 )
 from tracelearn.confounds import Regression
 from tracelearn.inference import bootstrap, compare, decode_over_time, map_test, permutation_test
 from tracelearn.inference.permutation import exchange_of
-from tracelearn.losses import SquaredError
-from tracelearn.samples.samples import as_raw
-from tracelearn.search.folds import Design, Folds
 
 SHAPE = (4, 3)
 
@@ -145,28 +144,18 @@ def test_a_search_on_dask_regresses_within_folds_as_one_in_memory():
     assert cluster.alpha_ == pytest.approx(memory.alpha_)
     assert cluster.ridge_ == pytest.approx(memory.ridge_)
     np.testing.assert_allclose(cluster.predict(X, C), memory.predict(X, C), atol=1e-2)
-    folds = Folds(list(KFold(5).split(X)), 70)
-    reads = [TraceNormRegressor()._read(as_raw(one, y, confounds=C)) for one in (X, chunked)]
-    rows, moments = (Design(own, folds, SquaredError()).held for own in reads)
-    for held, summed in zip(rows, moments, strict=True):
-        explicit = Moments.of(held.rows[0], held.Y[0])
-        np.testing.assert_allclose(summed.gram, explicit.gram, atol=1e-8)
-        np.testing.assert_allclose(summed.x_mean, explicit.x_mean, atol=1e-8)
-        np.testing.assert_allclose(summed.cross, explicit.cross, atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (9, 8)])  # moments, and coordinates of few samples
 def test_a_search_regresses_within_each_training_fold(shape):
     X, y, C = confounded(60 if shape == (4, 3) else 30, shape)
     folds = list(KFold(3).split(X))
-    ridges = [0.1, 1.0]
-    options = {"alphas": [0.5], "ridges": ridges, "views": None, "cv": folds}
-    ours = TensorRegressor(**options).fit(X, y, confounds=C)
-    for f, (train, test) in enumerate(folds):
-        clean = residual(X, C, train)
-        plain = TensorRegressor(**{**options, "cv": [(train, test)]}).fit(clean, y)
-        own, wanted = (table.cv_results_ for table in (ours, plain))
-        np.testing.assert_allclose(own[f"split{f}_test_score"], wanted["split0_test_score"], atol=1e-3)
+    for ridge in (0.1, 1.0):
+        options = {"alphas": [0.5, 0.2], "ridges": [ridge]}
+        ours = TraceNormRegressorCV(cv=folds, **options).fit(X, y, confounds=C)
+        for f, (train, test) in enumerate(folds):
+            plain = TraceNormRegressorCV(cv=[(train, test)], **options).fit(residual(X, C, train), y)
+            np.testing.assert_allclose(ours.score_path_[:, f], plain.score_path_[:, 0], atol=1e-3)
 
 
 def test_what_is_held_out_never_enters_a_regression():
@@ -177,8 +166,8 @@ def test_what_is_held_out_never_enters_a_regression():
     C = rng.normal(size=(60, 1))
     wild = C.copy()
     wild[40:] += 1e3 * rng.normal(size=(20, 1))
-    options = {"alphas": [0.1], "ridges": [0.1], "views": None, "cv": folds}
-    tables = [TensorClassifier(**options).fit(X, y, confounds=one) for one in (C, wild)]
+    options = {"alphas": [0.1], "ridges": [0.1], "cv": folds}
+    tables = [TraceNormClassifierCV(**options).fit(X, y, confounds=one) for one in (C, wild)]
     train = TraceNormClassifier(alpha=0.1, ridge=0.1, tol=1e-9).fit(X[:40], y[:40], confounds=C[:40])
     held = [train.score(X[40:], y[40:], confounds=one[40:]) for one in (C, wild)]
     assert [table.best_score_ for table in tables] == pytest.approx(held)
@@ -187,12 +176,12 @@ def test_what_is_held_out_never_enters_a_regression():
 def test_views_show_samples_first_and_confounds_are_regressed_out_of_what_they_show():
     X, y, C = confounded(80)
     labels = np.where(y > np.median(y), "up", "down")
-    model = TensorClassifier(views=["raw", "whitened"], alphas=4, cv=3).fit(X, labels, confounds=C)
+    model = TensorClassifier(views=[None, ModeWhitener()], alphas=4, cv=3).fit(X, labels, confounds=C)
     assert model.score(X, labels, confounds=C) > 0.7
-    shown = model._seen(X)
-    rows = shown.reshape(len(X), -1)
-    best = model.best_estimator_
-    scores = rows @ best.coef_.reshape(-1) + C @ best.confound_coef_[0] + best.intercept_[0]
+    scores = C @ model.confound_coef_.ravel() + model.intercept_
+    for name, view in model.views_.items():
+        shown = X if view is None else view.transform(X)
+        scores = scores + shown.reshape(len(X), -1) @ model.coef_by_view_[name].ravel()
     np.testing.assert_allclose(model.decision_function(X, C), scores, atol=1e-8)
     assert model.predict_proba(X, C).shape == (80, 2)
 
@@ -228,13 +217,13 @@ def test_a_stream_regresses_confounds_out_of_all_samples_so_far():
 def test_a_path_is_that_of_residuals(shape, fit_intercept):
     X, y, C = confounded(60 if shape == (4, 3) else 30, shape)
     model = TraceNormRegressor(tol=1e-9, max_iter=5000, fit_intercept=fit_intercept)
-    path = trace_norm_path(X, y, estimator=model, alphas=[0.5, 0.2], confounds=C)
-    for k, alpha in enumerate(path.alphas):
+    options = {"tol": 1e-9, "max_iter": 5000, "fit_intercept": fit_intercept}
+    path = TraceNormRegressorCV(alphas=[0.5, 0.2], cv=3, **options).fit(X, y, confounds=C)
+    for k, alpha in enumerate(path.alphas_):
         one = clone(model).set_params(alpha=alpha).fit(X, y, confounds=C)
-        np.testing.assert_allclose(path.coefs[k], one.coef_, atol=1e-3)
-        np.testing.assert_allclose(path.confound_coefs[k], one.confound_coef_, atol=1e-3)
-        assert path.intercepts[k] == pytest.approx(one.intercept_, abs=1e-3)
-    assert trace_norm_path(X, y, alphas=2).confound_coefs is None
+        np.testing.assert_allclose(path.coef_path_[k], one.coef_, atol=1e-3)
+        np.testing.assert_allclose(path.predict(X, C, alpha=alpha), one.predict(X, C), atol=1e-3)
+        assert path.intercept_path_[k] == pytest.approx(one.intercept_, abs=1e-3)
 
 
 def test_scikit_learn_routes_confounds_to_fit_and_score():
@@ -368,7 +357,7 @@ def test_a_search_is_repeated_or_fixed_with_confounds():
     chosen = clone(search).set_params(cv=folds).fit(X, y, confounds=C)
     assert repeated.score == pytest.approx(chosen.best_score_, abs=0.02)
     fixed = permutation_test(search, X, y, selection="fixed", **options)
-    best = clone(chosen.best_estimator_)
+    best = chosen.linear_estimator()
     assert fixed.score == pytest.approx(np.mean(cleaned_scores(best, X, y, C, folds)))
 
 

@@ -574,6 +574,14 @@ KINDS = {
     "model": (lambda: TraceNormClassifier(alpha=0.05, loss="log_loss").fit(X, labels), WRONG),
     "tree": (lambda: HierarchicalTraceNormClassifier(alpha=0.05).fit(X, labels), WRONG_TREE),
     "alpha from the samples": (lambda: TraceNormRegressor().fit(X, y), {"no alpha": {"alpha_": ...}}),
+    "two classes": (
+        lambda: TraceNormClassifier(alpha=0.05).fit(X, two),
+        {"a single class": {"classes_": np.array([7])}},
+    ),
+    "search of classes": (
+        lambda: TensorClassifier(alphas=3, cv=3, views=[None]).fit(X, two),
+        {"a single class": {"classes_": np.array([7])}, "three classes": {"classes_": np.arange(3)}},
+    ),
     "start": (lambda: TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y), WRONG_START),
     "confounds": (
         lambda: TraceNormRegressor().fit(X, y, confounds=np.sin(np.arange(120.0)).reshape(60, 2)),

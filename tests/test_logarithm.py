@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
-from tracelearn.search.session import possible_views
 
 from tracelearn import Logarithm, TensorClassifier, load, save
 from tracelearn.datasets import make_epochs
+from tracelearn.search.views import views_that_suit
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_search_tries_it_where_all_entries_are_positive(tmp_path):
     epochs = make_epochs(400, n_sensors=6, random_state=1)  # power, over many orders of magnitude
     model = TensorClassifier().fit(epochs.X[:200], epochs.y[:200])
     assert "log" in model.view_shares_
-    assert "log" in model.view_
+    assert "log" in model.views_
     save(model, tmp_path / "model.tracelearn")
     again = load(tmp_path / "model.tracelearn")
     assert_allclose(again.decision_function(epochs.X), model.decision_function(epochs.X))
@@ -66,4 +66,5 @@ def test_the_search_tries_it_where_all_entries_are_positive(tmp_path):
 
 
 def test_samples_of_one_mode_have_logarithms_too():
-    assert possible_views((5,), "auto", positive=True)[0][:2] == ["raw", "log"]
+    views, _ = views_that_suit((5,), 100, positive=True)
+    assert [name for name, _ in views][:2] == ["raw", "log"]

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
-from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
+from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormClassifierCV, TraceNormRegressor
 from tracelearn.fitting import loss_named
 from tracelearn.losses import LOSSES, Huber, LogLoss, SquaredError
 from tracelearn.penalties import ATOMS, L1, Nuclear, as_penalty
@@ -94,10 +94,10 @@ def test_a_users_own_loss_penalty_and_solver_are_used():
 
 
 def test_a_search_takes_objects():
-    by_name = TensorRegressor(alphas=3, cv=2, views=None, mode_weights=None, loss="huber").fit(X, y)
-    found = TensorRegressor(alphas=3, cv=2, views=None, mode_weights=None, loss=Huber()).fit(X, y)
+    by_name = TensorRegressor(alphas=3, cv=2, views=None, loss="huber").fit(X, y)
+    found = TensorRegressor(alphas=3, cv=2, views=None, loss=Huber()).fit(X, y)
     np.testing.assert_array_equal(found.coef_, by_name.coef_)
     penalty = 0.5 * Nuclear(0) + 0.1 * L1()
-    chosen = TensorClassifier(alphas=3, cv=2, views=None, ridges=(0.0,), penalty=penalty).fit(X, labels)
+    chosen = TraceNormClassifierCV(alphas=3, cv=2, penalty=penalty).fit(X, labels)
     alone = TraceNormClassifier(chosen.alpha_, penalty=penalty).fit(X, labels)
     np.testing.assert_allclose(chosen.coef_, alone.coef_, atol=1e-4)

@@ -21,7 +21,9 @@ from tracelearn import (
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
     Views,
     to_onnx,
 )
@@ -81,20 +83,16 @@ def test_a_classifier_predicts_and_scores_the_same(samples, dtype, loss, labels)
         np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=tolerance)
 
 
-def test_the_model_found_by_cross_validation_is_what_is_translated(samples, tmp_path):
+@pytest.mark.parametrize(
+    "model", [TraceNormRegressorCV(alphas=3, cv=2), TraceNormClassifierCV(alphas=3, cv=2)], ids=str
+)
+def test_the_model_found_by_cross_validation_is_what_is_translated(samples, model, tmp_path):
     X, y = samples
-    for model, target in (
-        (TensorRegressor(alphas=3, cv=2, views=None, mode_weights=None), y),
-        (TensorClassifier(alphas=3, cv=2, views=None, mode_weights=None), np.where(y > 0, "up", "down")),
-    ):
-        model.fit(X, target)
-        graph = to_onnx(model, tmp_path / "model.onnx")
-        assert (tmp_path / "model.onnx").read_bytes() == graph.SerializeToString()
-        assert [one.dim_value for one in graph.graph.input[0].type.tensor_type.shape.dim[1:]] == [4, 3, 2]
-        found = run(graph, X[:1])["prediction"]
-        np.testing.assert_array_equal(
-            found, model.predict(X[:1])
-        ) if found.dtype == object else np.testing.assert_allclose(found, model.predict(X[:1]))
+    model = clone(model).fit(X, np.where(y > 0, 1, 0))
+    graph = to_onnx(model, tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx").read_bytes() == graph.SerializeToString()
+    assert [size.dim_value for size in graph.graph.input[0].type.tensor_type.shape.dim[1:]] == [4, 3, 2]
+    np.testing.assert_allclose(run(graph, X)["prediction"], model.predict(X))
 
 
 TRANSFORMERS = {
@@ -166,12 +164,56 @@ def test_every_transformer_of_the_package_has_nodes():
     assert {kind for kind in classes if issubclass(kind, TensorTransformer)} - {TensorTransformer} == set(NODES_OF)
 
 
-@pytest.mark.parametrize("views", ["whitened", "raw+whitened 1:0.5", "second_order", "raw+log", "similarities"])
-def test_views_of_a_search_are_part_of_the_graph(views):
+SEARCHED = {
+    "as they are": None,
+    "whitened": ModeWhitener(),
+    "second order": SecondOrder(),
+    "second order in windows": SecondOrder(windows=2),
+    "convolutions": Convolutions(thresholds=1),
+    "similarities": Similarities(n_landmarks=10),
+    "several": [
+        ("raw", None),
+        ("logarithm", Logarithm()),
+        ("waves", Convolutions(thresholds=1)),
+        ("power", SecondOrder()),
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Expected")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("views", SEARCHED)
+def test_views_of_a_search_are_part_of_the_graph(signals, views, dtype):
+    X = signals.astype(dtype)
+    tolerance = 1e-9 if dtype == np.float64 else 1e-5
+    y = X[:, 0, 0, 0] + 0.5 * (np.arange(80) % 2)
+    model = TensorRegressor(alphas=3, cv=2, views=SEARCHED[views]).fit(X, y)
+    np.testing.assert_allclose(run(to_onnx(model, dtype=dtype), X)["prediction"], model.predict(X), atol=tolerance)
+    for labels in (np.arange(80) % 2, np.digitize(y, [1.0, 1.4])):
+        classifier = TensorClassifier(alphas=3, cv=2, views=SEARCHED[views]).fit(X, labels)
+        outputs = run(to_onnx(classifier, dtype=dtype), X)
+        assert outputs["prediction"].tolist() == classifier.predict(X).tolist()
+        np.testing.assert_allclose(outputs["scores"], classifier.decision_function(X), atol=tolerance)
+        np.testing.assert_allclose(outputs["probabilities"], classifier.predict_proba(X), atol=tolerance)
+
+
+def test_a_default_search_and_a_map_between_classes_are_part_of_the_graph():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 2, 30)) ** 2 + 0.1, rng.normal(size=60)
-    model = TensorRegressor(alphas=3, cv=2, views=views).fit(X, y)
-    np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-9)
+    labels = np.repeat(["ash", "birch", "cedar"], 60)
+    X = rng.standard_normal((180, 3, 40)) * (1.0 + (np.arange(180) // 60)[:, None, None])
+    model = TensorClassifier().fit(X, labels)
+    model.class_map_ = np.array([[1.0, 0.3, 0.0], [0.0, 1.0, -0.2], [0.4, 0.0, 1.0], [0.1, 0.0, -0.1]])
+    outputs = run(to_onnx(model), X)
+    assert outputs["prediction"].tolist() == model.predict(X).tolist()
+    np.testing.assert_allclose(outputs["scores"], model.decision_function(X), atol=1e-9)
+    np.testing.assert_allclose(outputs["probabilities"], model.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:Expected")
+def test_a_search_with_views_that_a_graph_has_not_is_refused(signals):
+    model = TensorRegressor([("scaled", StandardScaler())], cv=2).fit(signals, signals[:, 0, 0, 0])
+    with pytest.raises(ValueError, match=r"^Expected transformers of this package, got StandardScaler"):
+        to_onnx(model)
 
 
 def test_flat_samples_and_matrices_of_one_mode(samples):

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import shutil
-from html import escape
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import confusion_matrix
 from sklearn.pipeline import make_pipeline
-from tracelearn.search.session import VIEWS
 
 from tracelearn import (
     HierarchicalTraceNormClassifier,
@@ -23,20 +22,24 @@ from tracelearn import (
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
     cli,
     inference,
     load,
     save,
 )
 from tracelearn.datasets import make_low_rank_regression
+from tracelearn.features import Logarithm, SecondOrder, default_views
 from tracelearn.plotting.modes import cv_curve
 from tracelearn.plotting.views import view_in_words
-from tracelearn.report import model_page, result_page, write_model_page
-from tracelearn.report.model import MOST_COMPONENTS, Weights, gather
-from tracelearn.report.page import _COMPUTED, Evaluation, render
+from tracelearn.report import Study, model_page, result_page, write_model_page
+from tracelearn.report.facts import MOST_COMPONENTS, Weights, gather
+from tracelearn.report.page import Origin, render
 from tracelearn.report.pages import as_json
-from tracelearn.report.scores import Confusion, Residuals, compare
+from tracelearn.report.scores import Confusion, Evaluation, Residuals, compare
+from tracelearn.report.words import methods, what_views_are
 from tracelearn.samples.modes import Mode
 
 EVIL = '</script><img src=x onerror="document.title=1">'
@@ -84,7 +87,7 @@ def samples():
 @pytest.fixture(scope="module")
 def classifier(samples):
     X, _, label = samples
-    return TensorClassifier(alphas=8, mode_weights=None, cv=3).fit(X[:160], label[:160])
+    return TraceNormClassifierCV(alphas=8, cv=3).fit(X[:160], label[:160])
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +111,7 @@ def test_the_interval_of_an_accuracy_ends_where_a_normal_test_would_refuse_it(ca
 def test_the_confusion_matrix_is_that_of_scikit_learn(classifier, samples):
     X, _, label = samples
     found = classifier.predict(X[160:])
-    result = compare(classifier, label[160:], found)
+    result = compare(label[160:], found, classifier.classes_)
     np.testing.assert_array_equal(result.counts, confusion_matrix(label[160:], found, labels=classifier.classes_))
     assert result.accuracy == pytest.approx(classifier.score(X[160:], label[160:]))
     assert result.majority == pytest.approx(np.unique(label[160:], return_counts=True)[1].max() / 80)
@@ -116,7 +119,7 @@ def test_the_confusion_matrix_is_that_of_scikit_learn(classifier, samples):
 
 
 def test_labels_that_the_model_does_not_know_have_a_row_of_their_own(classifier):
-    result = compare(classifier, np.array(["rest", "new"]), np.array(["rest", "rest"]))
+    result = compare(np.array(["rest", "new"]), np.array(["rest", "rest"]), classifier.classes_)
     assert result.labels[-1] == "new"
     assert result.counts[-1, result.labels.index("rest")] == 1
     assert result.accuracy == 0.5
@@ -136,7 +139,7 @@ def test_the_interval_of_r2_is_as_wide_as_a_bootstrap_finds(rng):
 
 def test_r2_is_that_of_the_model(regressor, samples):
     X, y, _ = samples
-    result = compare(regressor, y[160:], regressor.predict(X[160:]))
+    result = compare(y[160:], regressor.predict(X[160:]))
     assert result.r2 == pytest.approx(regressor.score(X[160:], y[160:]))
     assert sum(result.histogram(0)[0]) == result.total == 80
 
@@ -160,36 +163,31 @@ def test_many_samples_are_thinned_in_the_drawing_only():
 
 
 def test_cross_validation_is_read_from_the_model(classifier, samples):
-    chosen = cv_curve(classifier)
-    # The score of the model weighs folds by their size.
-    assert chosen.mean[chosen.at] == pytest.approx(classifier.best_score_, abs=5e-3)
-    assert chosen.n_folds == 3
+    curve = cv_curve(classifier)
+    assert curve.mean[curve.chosen] == pytest.approx(classifier.best_score_, abs=5e-3)
+    assert curve.n_folds == 3
     X, y, _ = samples
-    cv = TensorRegressor(alphas=5, mode_weights=None).fit(X[:100], y[:100])
-    assert cv_curve(cv).quantity == "held-out R²"
-    assert 0.0 < cv_curve(cv).mean[cv_curve(cv).at] < 1.0
-    scored = TensorRegressor(alphas=5, mode_weights=None, scoring="r2").fit(X[:100], y[:100])
-    assert cv_curve(scored).mean[cv_curve(scored).at] == pytest.approx(scored.best_score_)  # smoothed values select
+    model = TraceNormRegressorCV(alphas=5).fit(X[:100], y[:100])
+    assert cv_curve(model).quantity == "held-out R²"
+    scored = TraceNormRegressorCV(alphas=5, scoring="r2").fit(X[:100], y[:100])
+    assert cv_curve(scored).mean[cv_curve(scored).chosen] == pytest.approx(scored.best_score_)
 
 
-def test_a_page_of_ridge_regression_alone_speaks_of_no_path_of_alphas(samples):
-    X, y, _ = samples
-    model = TensorRegressor(views=None, ridges=(0.0, 1.0)).fit(X[:100], y[:100])
-    model.alphas_, model.alpha_ = np.zeros(5), 0.0  # as where ridge regression alone scored better
-    model.score_path_, model.score_path_se_ = np.ones((5, 3)), np.zeros(5)
+def test_the_page_of_a_search_that_chose_ridge_regression_draws_the_path_of_ridges(rng):
+    X = rng.standard_normal((80, 30))
+    y = X @ rng.standard_normal(30) + 2.0 * rng.standard_normal(80)  # a flat sample has no rank to be low
+    model = TensorRegressor(views=None).fit(X, y)
+    name = "ridge" if model.alpha_ == 0.0 else "alpha"
     html = model_page(model)
-    assert "ridge alone scored better" in html
-    for text in ("The best alpha is the", 'id="path"', "The curve is that"):
-        assert text not in html
+    assert data_of(html)["path"]["name"] == name
+    assert data_of(html)["path"]["chosen"] == pytest.approx(getattr(model, f"{name}_"), rel=1e-4)
+    assert f"The choice of {name}" in html
 
 
-@pytest.mark.parametrize("scaling", ["modes", None])
-def test_the_page_tells_the_loss_and_the_scaling_that_were_chosen(samples, scaling):
-    X, _, label = samples
-    model = TensorClassifier(alphas=3, mode_weights=None, cv=2, scaling=scaling, scoring="accuracy").fit(X, label)
-    text = " ".join(str(Text(model_page(model))).split())
-    assert f"loss {model.loss} penalty" in text
-    assert ("divided by a scale for each mode" in text) == (scaling == "modes")
+def test_scores_without_spread_have_few_digits(signals):
+    X, label = signals
+    model = TraceNormClassifierCV(alphas=3, cv=3).fit(X * 0 + (label == "up")[:, None, None], label)
+    assert "1.000 ± 0.000" in str(Text(model_page(model)))
 
 
 # --- content ----------------------------------------------------------------------------------------------------------
@@ -222,12 +220,25 @@ def test_drawn_factors_and_shares_are_those_of_the_model(classifier):
         np.testing.assert_allclose(drawn["shares"][0], s[:count] ** 2 / np.sum(s**2), rtol=1e-4)
 
 
-def test_shares_of_one_class_add_up_to_one_where_all_components_are_drawn(classifier):
-    for one in gather(classifier).components:
-        if one.count == len(one.factors):
-            np.testing.assert_allclose(one.shares.sum(axis=1), 1.0)
-        else:
-            assert (one.shares.sum(axis=1) <= 1.0 + 1e-9).all()
+def test_there_is_one_number_of_components_everywhere(classifier):
+    html = model_page(classifier, mode_names=NAMES)
+    text = str(Text(html))
+    for component, drawn in zip(
+        gather(classifier, mode_names=NAMES).components, data_of(html)["components"], strict=True
+    ):
+        count = component.carrying
+        shares = np.cumsum(component.values**2) / np.sum(component.values**2)
+        assert shares[count - 1] >= 0.99
+        assert count == 1 or shares[count - 2] < 0.99
+        assert drawn["carrying"] == count
+        assert len(drawn["factors"]) == min(count, MOST_COMPONENTS)
+        assert f"{count} of {len(component.mode.values)} in {component.title}" in text
+        assert f"{count} of {len(component.mode.values)} carr" in text
+
+
+def test_shares_of_one_class_add_up_to_at_most_one(classifier):
+    for component in gather(classifier).components:
+        assert (component.shares.sum(axis=1) <= 1.0 + 1e-9).all()
 
 
 def test_drawn_weights_and_patterns_are_those_of_the_model(classifier):
@@ -304,17 +315,16 @@ def signals():
 
 def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
     X, label = signals
-    model = TensorClassifier(4, cv=3, views=["raw", "second_order_difference"], ridges=(0.0,)).fit(X, label)
+    views = [("raw", None), ("second_order_difference", SecondOrder(-1, difference=True, standardize=True, mean=0.05))]
+    model = TensorClassifier(views, alphas=4, cv=3).fit(X, label)
     html = model_page(model, X, label, mode_names=("channel", "time"))
     text = str(Text(html))
     assert (
-        "the covariances of channels (second order, difference), of a sample of 3 × 40 (channel × time), plus" in text
+        "covariances over time of signals and their differences (second order, difference), of a sample of 3 × 40"
+        in text
     )
     assert f'<meter value="{model.view_shares_["second_order_difference"]:.3f}">' in html
-    found = "3 sources carry 99 %; the strongest is largest at channel 1, and more of it makes up more likely"
-    assert found in text
-    assert "raw 0.0" in text
-    assert "left out" in text
+    assert "the strongest is largest at channel 1, and more of it makes up more likely" in text
     (component,) = data_of(html)["components"]
     assert component["names"] == ["0", "1", "2", "0 difference", "1 difference", "2 difference", "mean"]
     pattern = model.filters_by_view_["second_order_difference"].patterns[0, 0]
@@ -322,35 +332,102 @@ def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
     assert 'id="on-weights"' not in html
 
 
+def test_the_page_lists_all_that_was_tried_with_what_became_of_it(signals):
+    X, label = signals
+    model = TensorClassifier(cv=3).fit(X, label)
+    text, table = str(Text(model_page(model))), model.views_tried_
+    assert f"All {len(table['views'])} views and paths that were tried" in text
+    for score, error, reason in zip(table["score"], table["score_se"], table["reason"], strict=True):
+        assert f"{score:.3f} ± {error:.3f}".replace("-", "−") in text
+        assert reason in text
+
+
+def test_sources_are_drawn_over_a_head_where_places_of_sensors_are_known(signals):
+    X, label = signals
+    view = SecondOrder(-1, difference=True, standardize=True)
+    places = np.array([[-0.5, 0.0], [0.5, 0.0], [0.0, 0.5]])
+    sensors = Mode("channel", np.array(["C3", "C4", "Fz"]), positions=places)
+    model = TensorClassifier([("second_order_difference", view)], alphas=4, cv=3).fit(X, label)
+    model.name_modes([sensors, Mode("time", np.arange(40) / 100, "s")])
+    (component,) = data_of(model_page(model))["components"]
+    assert len(component["heads"]["places"]) == 3  # of the signals; their differences have no places
+    assert len(component["heads"]["grids"]) == len(component["factors"])
+    np.testing.assert_allclose(component["heads"]["places"], places / 1.06, rtol=1e-4)
+
+
 def test_the_page_says_that_samples_are_seen_as_logarithms(signals):
     X, _ = signals
-    model = TensorRegressor([0.01], cv=3, views="log", ridges=(0.0,)).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
-    assert "the logarithms of the entries, of a sample of 3 × 40 (mode 0 × mode 1), plus" in str(
-        Text(model_page(model))
-    )
+    model = TensorRegressor([("log", Logarithm())], cv=3).fit(np.exp(X), X[:, 0, :5].mean(axis=1))
+    text = str(Text(model_page(model)))
+    assert "the logarithms of the entries (log), of a sample of 3 × 40 (mode 0 × mode 1), plus" in text
 
 
-def test_a_view_without_weights_has_no_components_on_a_page(signals):
-    X, _ = signals
-    y = X[:, 0, :5].mean(axis=1)
-    model = TensorRegressor([0.02], cv=3, views="raw+whitened 1:0.001", ridges=(0.0,)).fit(X, y)
-    assert not model.coef_by_view_["whitened"].any()
+def test_of_several_views_each_has_components_and_the_first_of_samples_its_weights(rng):
+    X = rng.standard_normal((200, 3, 20)) * rng.uniform(0.5, 2.0, (200, 3, 1))
+    y = X[:, 0, :5].mean(axis=1) + 0.3 * (X[:, 1] ** 2).mean(axis=1)
+    model = TensorRegressor([("raw", None), ("second_order", SecondOrder(-1, windows=2))], cv=3).fit(X, y)
+    assert list(model.views_) == ["second_order", "raw"] or list(model.views_) == ["raw", "second_order"]
     facts = gather(model)
-    assert facts.names_of_weights == ["raw: mode 0", "raw: mode 1"]
-    assert {view.label: view.found for view in facts.views}["whitened"] == "its weights are zero"
-    assert "whitened: mode" not in model_page(model)
-
-
-def test_of_several_views_each_has_components_and_the_first_of_samples_its_weights(signals):
-    X, _ = signals
-    y = X[:, 0, :5].mean(axis=1)
-    model = TensorRegressor([0.01], cv=3, views="raw+whitened+second_order_two_windows", ridges=(0.0,)).fit(X, y)
-    facts = gather(model)
-    names = ["raw: mode 0", "raw: mode 1", "whitened: mode 0", "whitened: mode 1"]
-    assert facts.names_of_weights == [*names, *(f"second order, two windows, window {k}" for k in (1, 2))]
+    names = {"raw: mode 0", "raw: mode 1", *(f"second order, window {k}" for k in (1, 2))}
+    assert set(facts.names_of_weights) == names
     np.testing.assert_allclose(facts.weights.coef[0], model.coef_by_view_["raw"])
     np.testing.assert_allclose(facts.weights.patterns[0], model.patterns_by_view_["raw"])
     assert "These are the ones of the view raw" in str(Text(model_page(model)))
+
+
+def test_nothing_on_the_page_of_a_spectrum_is_about_brains(rng):
+    X = rng.standard_normal((60, 80)).cumsum(axis=1)
+    model = TensorRegressor(cv=3).fit(X, X[:, 40])
+    text = str(Text(model_page(model, X, X[:, 40], mode_names=("wavenumber",), target_names=["glucose"])))
+    assert "A linear model of glucose" in text
+    assert not set(re.findall(r"\w+", text.lower())) & {
+        "channel",
+        "channels",
+        "epochs",
+        "eeg",
+        "head",
+        "sensor",
+        "subject",
+    }
+
+
+def test_a_single_mode_of_a_single_target_is_not_taken_apart(rng):
+    X = rng.standard_normal((60, 8))
+    html = model_page(TraceNormRegressor(alpha=0.1).fit(X, X[:, 0]))
+    assert 'href="#on-components"' not in html
+    assert "carry 99 %" not in str(Text(html))
+
+
+def test_targets_have_names(samples):
+    X, y, _ = samples
+    model = TraceNormRegressor(alpha=0.1).fit(X, np.stack([y, -y], axis=1))
+    html = model_page(model, target_names=["fat", "water"])
+    assert "A linear model of fat and water" in html
+    assert data_of(html)["targets"] == ["fat", "water"]
+    with pytest.raises(ValueError, match="Expected 2 target_names, got 1"):
+        model_page(model, target_names=["fat"])
+
+
+def test_the_methods_paragraph_tells_what_is_known_and_asks_for_the_rest(classifier, samples):
+    X, _, label = samples
+    test = inference.PermutationTest(0.81, 0.002, np.zeros(500), "targets within groups", None, "batch", "accuracy")
+    study = Study(n_samples=160, n_groups=8, confounds=("age",), test=test)
+    result = compare(label[160:], classifier.predict(X[160:]), classifier.classes_)
+    told = methods(gather(classifier, mode_names=NAMES), Evaluation(result, "80 samples"), study)
+    for words in (
+        "Samples of shape 4 × 9 × 3 (channel × time × frequency; n = 160 in 8 groups)",
+        "after age had been regressed out",
+        "3-fold cross-validation, which held out whole groups, chose",
+        f"alpha = {classifier.alpha_:.3g}",
+        f"± {classifier.best_score_se_:.3f}"[:5],
+        f"On 80 other samples, accuracy was {result.accuracy:.3f}",
+        "500 permutations of targets within groups (p = 0.002)",
+        "tracelearn 0.1.0",
+    ):
+        assert words in told
+    asked = methods(gather(classifier), None, Study())
+    assert "n = [number]" in asked
+    assert "permutations" not in asked
 
 
 def test_what_is_no_fitted_model_is_refused_in_one_sentence(samples, tmp_path):
@@ -375,12 +452,10 @@ def test_no_text_can_leave_its_script_element(text):
 
 def test_hostile_names_stay_text(classifier, samples):
     X, _, label = samples
-    result = compare(classifier, label[160:], classifier.predict(X[160:]))
+    result = compare(label[160:], classifier.predict(X[160:]), classifier.classes_)
     facts = gather(classifier, mode_names=(EVIL, "<b>", "&amp;"), units=(EVIL, None, None))
-    html = render(facts, Evaluation(result, EVIL), file=EVIL, sha256="00", written_by=EVIL, command=EVIL)
-    plain = render(
-        gather(classifier), Evaluation(result, "80 samples"), file="m", sha256="00", written_by="1", command="c"
-    )
+    html = render(facts, Evaluation(result, EVIL), Study(), Origin(EVIL, "00", EVIL, EVIL))
+    plain = render(gather(classifier), Evaluation(result, "80 samples"), Study(), Origin("m", "00", "1", "c"))
     assert "<img" not in html
     assert Text(html).tags == Text(plain).tags
     assert html.count("</script>") == plain.count("</script>") == 2
@@ -429,7 +504,7 @@ def test_inspect_writes_a_page_that_repeats_itself(folder, capsys):
     assert hashlib.sha256((folder / "classifier.tracelearn").read_bytes()).hexdigest() in text
     assert "80 samples in new.npz" in text
     code = re.search(r"from tracelearn import .*?\n\n.*?</code>", html, re.S)[0].removesuffix("</code>")
-    code = code.replace("&#x27;", "'")
+    code = unescape(code)
     scope = {"X": np.zeros((0,)), "y": None}
     exec(code.partition("again.fit")[0], scope)
     assert scope["again"].get_params() == load("classifier.tracelearn").get_params()
@@ -712,13 +787,13 @@ def test_the_page_of_a_result_names_its_numbers_in_words():
     assert "ratio" not in page.split("<table")[1]
 
 
-def test_every_view_that_searches_try_has_words_of_its_own():
-    named = {view_in_words(name) for name in VIEWS if not name.startswith("second_order")}
-    assert named == set(_COMPUTED)
+def test_every_view_that_searches_try_has_words_of_its_own(regressor):
+    assert {view_in_words(name) for name, _ in default_views(0)} == set(what_views_are(gather(regressor)))
 
 
-@pytest.mark.parametrize(("views", "holds"), [("similarities", True), ("raw", False)])
-def test_a_page_says_whether_its_model_holds_samples(views, holds):
+@pytest.mark.parametrize(("name", "holds"), [("similarities", True), ("raw", False)])
+def test_a_page_says_whether_its_model_holds_samples(name, holds):
     X = np.random.default_rng(0).normal(size=(40, 3, 2))
-    model = TensorClassifier([0.01], cv=3, views=views, ridges=(0.0,)).fit(X, X[:, 0, 0] > 0)
+    view = dict(default_views(None))[name]
+    model = TensorClassifier([(name, view)], cv=3).fit(X, X[:, 0, 0] > 0)
     assert ("but for those that the model compares with" in model_page(model)) == holds

@@ -24,7 +24,9 @@ from tracelearn import (
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
 )
 
 SHAPE = (3, 2, 2)
@@ -41,13 +43,15 @@ frame = pd.DataFrame(flat, columns=names, index=np.arange(100, 160))
 MODELS = {
     "regressor": (TraceNormRegressor(alpha=0.05), y),
     "classifier": (TraceNormClassifier(alpha=0.05), labels),
-    "regressor CV": (TensorRegressor(alphas=3, cv=2, views=None), y),
-    "classifier CV": (TensorClassifier(alphas=3, cv=2, views=None), labels),
+    "regressor CV": (TraceNormRegressorCV(alphas=3, cv=2), y),
+    "classifier CV": (TraceNormClassifierCV(alphas=3, cv=2), labels),
+    "regressor search": (TensorRegressor(alphas=3, cv=2, views=None), y),
+    "classifier search": (TensorClassifier(alphas=3, cv=2, views=None), labels),
     "hierarchy": (HierarchicalTraceNormClassifier(alpha=0.05), labels),
 }
 TRANSFORMERS = {"scaler": (TensorStandardScaler("global"), y), "compression": (ModePCA(2), y)}
 ALL = {**MODELS, **TRANSFORMERS}
-SEARCHES = {name: MODELS[name] for name in ("regressor CV", "classifier CV")}
+SEARCHES = {name: MODELS[name] for name in MODELS if "CV" in name or "search" in name}
 
 every = pytest.mark.parametrize("name", ALL)
 every_search = pytest.mark.parametrize("name", SEARCHES)
@@ -337,8 +341,8 @@ def test_copies_are_what_they_were_fitted_or_not(name, way, tmp_path):
     assert again.get_params() == model.get_params()
     model.fit(X, ALL[name][1])
     fitted = WAYS[way](model, tmp_path)
-    # A pickle leaves out the solution that only a warm start would begin from.
-    private = {"_warm_start", "_warm_starts"}
+    # Copies leave out the solution that only a warm start would begin from, and the samples that a path would be fitted to.
+    private = {"_warm_start", "_warm_starts", "_training"}
     assert [name for name in vars(fitted) if name not in private] == [n for n in vars(model) if n not in private]
     use = "transform" if hasattr(model, "transform") else "predict"
     np.testing.assert_array_equal(getattr(fitted, use)(X), getattr(model, use)(X))

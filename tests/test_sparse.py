@@ -11,11 +11,10 @@ from sklearn.utils import get_tags
 
 from tracelearn import (
     Moments,
-    TensorClassifier,
-    TensorRegressor,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
-    trace_norm_path,
+    TraceNormRegressorCV,
 )
 from tracelearn.arrays.linalg import pairwise_grams
 from tracelearn.losses import Huber
@@ -165,7 +164,7 @@ def test_cross_validation_of_sparse_samples_finds_what_dense_ones_do(rows, scori
     y = targets_for(TraceNormRegressor(), rows)
     # Only dense samples are scaled.
     options = {"ridges": (0.0, 0.05), "scaling": None}
-    search = TensorRegressor([0.1, 0.03, 0.01], cv=3, tensor_shape=SHAPE, scoring=scoring, views=None, **options)
+    search = TraceNormRegressorCV([0.1, 0.03, 0.01], cv=3, tensor_shape=SHAPE, scoring=scoring, **options)
     found, expected = clone(search).fit(sparse.csr_array(rows), y), clone(search).fit(rows, y)
     assert_allclose(found.alphas_, expected.alphas_, rtol=1e-8)
     assert_allclose(found.score_path_, expected.score_path_, rtol=0, atol=5e-2)
@@ -175,18 +174,18 @@ def test_cross_validation_of_sparse_samples_finds_what_dense_ones_do(rows, scori
 def test_cross_validation_of_sparse_samples_takes_other_losses(rows):
     y = targets_for(TraceNormClassifier(), rows)
     options = {"ridges": (0.0, 0.05), "scaling": None}
-    search = TensorClassifier([0.03, 0.01], loss="log_loss", cv=2, tensor_shape=SHAPE, views=None, **options)
+    search = TraceNormClassifierCV([0.03, 0.01], loss="log_loss", cv=2, tensor_shape=SHAPE, **options)
     found, expected = clone(search).fit(sparse.csr_array(rows), y), clone(search).fit(rows, y)
     assert_allclose(found.score_path_, expected.score_path_, atol=0.05)
 
 
 def test_a_path_over_sparse_samples_is_that_over_dense_ones(rows):
     y = targets_for(TraceNormRegressor(), rows)
-    model = TraceNormRegressor(tensor_shape=SHAPE, ridge=0.05, tol=1e-11)
-    found = trace_norm_path(sparse.csr_array(rows), y, estimator=model, alphas=5)
-    expected = trace_norm_path(rows, y, estimator=model, alphas=5)
-    assert_allclose(found.coefs, expected.coefs, rtol=0, atol=1e-7)
-    assert found.dual_gaps.max() <= 1e-11
+    alphas = [0.3, 0.1, 0.03, 0.01]
+    model = TraceNormRegressorCV(alphas, cv=2, ridges=[0.05], tensor_shape=SHAPE, tol=1e-11)
+    found, expected = clone(model).fit(sparse.csr_array(rows), y), clone(model).fit(rows, y)
+    assert_allclose(found.coef_path_, expected.coef_path_, rtol=0, atol=1e-7)
+    assert found.path_["gap"].max() <= 1e-11
 
 
 def test_moments_of_sparse_samples_add_up_with_those_of_dense_ones():
@@ -251,7 +250,7 @@ def test_a_number_that_is_not_finite_is_named_with_its_place(value, word, n):
         TraceNormRegressor(tensor_shape=SHAPE).fit(sparse.csr_array(rows), np.arange(float(n)))
 
 
-@pytest.mark.parametrize("kind", [TraceNormRegressor, TensorRegressor])
+@pytest.mark.parametrize("kind", [TraceNormRegressor, TraceNormRegressorCV])
 def test_sparse_samples_are_not_asked_for_where_they_would_be_scaled(kind):
     assert get_tags(kind()).input_tags.sparse
     model = kind(scaling="modes", tensor_shape=SHAPE)

@@ -25,7 +25,9 @@ from tracelearn import (
     TensorRegressor,
     TensorStandardScaler,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
+    TraceNormRegressorCV,
     to_onnx,
     trusted_types,
 )
@@ -33,7 +35,7 @@ from tracelearn.penalties import L1, Nuclear
 
 SHAPE = (4, 6)
 MATTERS = (0, 2)  # the entry that targets depend on most
-LINEAR = ["raw", "whitened"]  # views with weights of the samples themselves
+LINEAR = [None, ModeWhitener()]  # views with weights of the samples themselves
 
 
 def library(name, extra="tools"):
@@ -48,16 +50,17 @@ def samples():
     return X, y, np.where(y > 0, "up", "down")
 
 
-@pytest.fixture(params=["regressor", "classifier", "regressor CV", "classifier CV", "both views"])
+@pytest.fixture(params=["regressor", "classifier", "regressor CV", "classifier CV", "one view", "two views"])
 def flat(request, samples):
     """A model of flat samples, unfitted, with samples and targets."""
     X, y, labels = samples
     model, target = {
         "regressor": (TraceNormRegressor(alpha=0.05), y),
         "classifier": (TraceNormClassifier(alpha=0.05), labels),
-        "regressor CV": (TensorRegressor(alphas=4, cv=3, views=LINEAR), y),
-        "classifier CV": (TensorClassifier(alphas=4, cv=3, views="whitened"), labels),
-        "both views": (TensorRegressor(alphas=4, cv=3, views="raw+whitened 1:0.5"), y),
+        "regressor CV": (TraceNormRegressorCV(alphas=4, cv=3), y),
+        "classifier CV": (TraceNormClassifierCV(alphas=4, cv=3), labels),
+        "one view": (TensorClassifier(ModeWhitener(), alphas=4, cv=3), labels),
+        "two views": (TensorRegressor(LINEAR, alphas=4, cv=3), y),
     }[request.param]
     return model.set_params(tensor_shape=SHAPE), X.reshape(120, -1), target
 
@@ -118,7 +121,7 @@ def test_permutation_importance_finds_the_entry_that_matters(flat):
 def test_partial_dependence_of_a_linear_model_is_a_line_with_its_weight(samples):
     X, y, _ = samples
     F, entry = X.reshape(120, -1), int(np.ravel_multi_index(MATTERS, SHAPE))
-    model = TensorRegressor(alphas=4, cv=3, views="whitened", tensor_shape=SHAPE).fit(F, y)
+    model = TensorRegressor(alphas=4, cv=3, views=ModeWhitener(), tensor_shape=SHAPE).fit(F, y)
     found = partial_dependence(model, F, [entry], kind="average")
     slopes = np.diff(found["average"][0]) / np.diff(found["grid_values"][0])
     np.testing.assert_allclose(slopes, model.coef_[entry], rtol=1e-6)
@@ -199,7 +202,7 @@ def test_mne_reads_filters_and_patterns_of_a_linear_model(samples, search):
     decoding = library("mne.decoding", "test")
     X, _, labels = samples
     ours = (
-        TensorClassifier(alphas=4, cv=3, views="whitened", tensor_shape=SHAPE)
+        TensorClassifier(alphas=4, cv=3, views=ModeWhitener(), tensor_shape=SHAPE)
         if search
         else TraceNormClassifier(alpha=0.05, tensor_shape=SHAPE)
     )
@@ -330,7 +333,7 @@ def test_transformers_of_aeon_and_our_models_share_a_pipeline(series):
     model = make_pipeline(collection.AutocorrelationFunctionTransformer(n_lags=5), TensorClassifier())
     assert model.fit(X, labels).predict(X).shape == (60,)
     assert model[-1].sample_shape_ == (3, 5)
-    plain = make_pipeline(collection.Normalizer(), TensorClassifier(views="raw", alphas=3, cv=2))
+    plain = make_pipeline(collection.Normalizer(), TensorClassifier(views=None, alphas=3, cv=2))
     assert plain.fit(X, labels)[-1].sample_shape_ == (3, 40)
 
 
@@ -371,7 +374,7 @@ def test_aeon_takes_our_models_for_multivariate_series_through_its_own_wrapper(s
 def test_sktime_takes_our_models_at_the_end_of_its_pipelines(series):
     transformer = library("sktime.transformations.series.exponent").ExponentTransformer(2)
     X, labels = series
-    model = transformer * TensorClassifier(views="raw", tensor_shape=(3, 40))
+    model = transformer * TensorClassifier(views=None, tensor_shape=(3, 40))
     model.fit(X, labels)
     assert model.score(X, labels) > 0.9
     found = model.classifier_.coef_tensor_[0]
@@ -385,7 +388,7 @@ def fitted_models(samples):
     X, y, labels = samples
     yield TraceNormRegressor(alpha=0.05, penalty=0.5 * Nuclear(0) + 0.1 * L1()).fit(X, y)
     yield TraceNormClassifier(alpha=0.05, loss="log_loss", keep_moments=False).fit(X, labels)
-    yield TensorClassifier(alphas=3, cv=2, views="raw+whitened 1:0.5").fit(X, labels)
+    yield TensorClassifier(alphas=3, cv=2, views=LINEAR).fit(X, labels)
     yield make_pipeline(TensorStandardScaler(), ModePCA(3), TensorRegressor(alphas=3, cv=2)).fit(X, y)
 
 

@@ -14,6 +14,7 @@ from tracelearn import (
     TensorStandardScaler,
     TraceNormClassifier,
     TraceNormRegressor,
+    TraceNormRegressorCV,
     stream,
 )
 from tracelearn.paper import PaperRegressor
@@ -39,7 +40,8 @@ CALLS = {
     "fit of blocks": lambda _: TraceNormRegressor(**EARLY).fit([(X[:20], y[:20]), (X[20:], y[20:])]),
     "partial_fit": lambda _: TraceNormClassifier(**EARLY).partial_fit(X, LABELS, ["a", "b"]),
     "tree": lambda _: HierarchicalTraceNormClassifier(**EARLY).fit(X, LABELS),
-    "search": lambda _: TensorRegressor(alphas=[1e-3], ridges=[0.0], views=None, **EARLY).fit(X, y),
+    "search": lambda _: TensorRegressor(alphas=3, views=None).fit(X, rng.standard_normal(40)),
+    "cross-validation": lambda _: TraceNormRegressorCV(alphas=[1e-3], **EARLY).fit(X, y),
     "fold of one class": lambda _: TensorClassifier(
         alphas=3, views=None, scoring="roc_auc", cv=KFold(4)
     ).fit(X[5:], LABELS[5:]),

@@ -17,15 +17,17 @@ from typing import Any, Self
 import numpy as np
 from joblib import Memory
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeClassifierCV
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, SVR, LinearSVC
 
 from benchmarks.panel.data import DataSet
 from tracelearn import TensorClassifier, TensorRegressor
@@ -124,6 +126,27 @@ def shrunken_lda(data: DataSet, inner: Folds) -> Any:
 
 def linear_svm(data: DataSet, inner: Folds) -> Any:
     return None if data.classes is None else flat(LinearSVC(max_iter=500), {"model__C": INVERSES[:-2]}, inner)
+
+
+def kernel_svm(data: DataSet, inner: Folds) -> Any:
+    """A Gaussian kernel, of a width about that of scikit-learn's gamma="scale"; entries have unit variance before."""
+    widths = [factor / np.prod(data.X.shape[1:]) for factor in (0.1, 0.3, 1.0, 3.0)]
+    if data.classes is None:
+        model: Any = TransformedTargetRegressor(SVR(cache_size=500), transformer=StandardScaler())
+        grid = {"model__regressor__C": [0.1, 1.0, 10.0, 100.0], "model__regressor__gamma": widths}
+    else:
+        model = SVC(cache_size=500)
+        grid = {"model__C": [0.1, 1.0, 10.0, 100.0], "model__gamma": widths}
+    return searched([("flat", Flat()), ("scale", OneScale()), ("model", model)], {"scale": SCALES, **grid}, inner)
+
+
+def extra_trees(data: DataSet, inner: Folds) -> Any:
+    options = {"n_estimators": 300, "random_state": 0}
+    if data.classes is None:
+        model: Any = ExtraTreesRegressor(max_features=0.3, **options)
+    else:
+        model = ExtraTreesClassifier(max_features="sqrt", **options)
+    return searched([("flat", Flat()), ("model", model)], {"model__min_samples_leaf": [1, 3]}, inner)
 
 
 def pls(data: DataSet, inner: Folds) -> Any:
@@ -252,15 +275,19 @@ def _riemann(lags: int) -> Entry:
     return entry
 
 
-def minirocket(data: DataSet, inner: Folds) -> Any:
-    """Ten thousand random kernels and ridge regression (aeon), for signals."""
-    if data.classes is None or not data.signal:
-        return None
-    from aeon.transformations.collection.convolution_based import MiniRocket
+def _rocket(name: str) -> Entry:
+    """Thousands of fixed or random kernels of aeon, and ridge regression, for signals."""
 
-    kernels = MiniRocket(random_state=0)
-    steps = [("channels", Channels()), ("kernels", kernels), ("scale", StandardScaler(with_mean=False))]
-    return Pipeline([*steps, ("model", RidgeClassifierCV(alphas=np.logspace(-3, 3, 10), cv=inner))])
+    def entry(data: DataSet, inner: Folds) -> Any:
+        if data.classes is None or not data.signal:
+            return None
+        from aeon.transformations.collection import convolution_based
+
+        kernels = getattr(convolution_based, name)(random_state=0)
+        steps = [("channels", Channels()), ("kernels", kernels), ("scale", StandardScaler(with_mean=False))]
+        return Pipeline([*steps, ("model", RidgeClassifierCV(alphas=np.logspace(-3, 3, 10), cv=inner))])
+
+    return entry
 
 
 ENTRIES: dict[str, Entry] = {
@@ -269,6 +296,8 @@ ENTRIES: dict[str, Entry] = {
     "logistic": logistic,
     "LDA, shrinkage": shrunken_lda,
     "linear SVM": linear_svm,
+    "SVM, Gaussian kernel": kernel_svm,
+    "extra trees": extra_trees,
     "PLS": pls,
     "PCA, then linear": pca_logistic,
     "MPCA, then linear": mpca_logistic,
@@ -277,7 +306,8 @@ ENTRIES: dict[str, Entry] = {
     "TensorLy Tucker": _tensorly("tucker"),
     "Riemann, logistic": _riemann(0),
     "Riemann, lags": _riemann(3),
-    "MiniRocket, ridge": minirocket,
+    "MiniRocket, ridge": _rocket("MiniRocket"),
+    "MultiRocket, ridge": _rocket("MultiRocket"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from benchmarks import machine
 from benchmarks.panel import packages
 from benchmarks.panel.data import DEVELOPMENT
 from benchmarks.panel.entries import ENTRIES
-from benchmarks.panel.protocol import DRAWS, SMALL, Result, difference, ranks
+from benchmarks.panel.protocol import DRAWS, OUTER, SMALL, Result, difference, ranks
 
 OURS = "tracelearn"
 
@@ -107,8 +108,9 @@ ABOUT = {
 
 
 def write(found: dict[str, Any], out: Path, name: str = "panel") -> None:
-    """Write NAME.md and NAME.png."""
+    """Write NAME.md, NAME.csv and NAME.png."""
     results = read(found)
+    write_folds(results, found.get("first", 0), out / f"{name}.csv")
     worse = losses(results)
     text = [
         "# Accuracy on real data",
@@ -135,6 +137,20 @@ def write(found: dict[str, Any], out: Path, name: str = "panel") -> None:
     ]
     (out / f"{name}.md").write_text("\n".join(text))
     figure(results, out / f"{name}.png")
+
+
+def write_folds(results: list[Result], first: int, file: Path) -> None:
+    """Write one line for each set, entry and outer fold, for others to cite and to compare with on the same folds.
+
+    Repetition r of the outer folds is that of ``protocol.folds`` with seed r.
+    """
+    with file.open("w", newline="") as stream:
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(["set", "entry", "repetition", "fold", "score", "seconds"])
+        for result in results:
+            for place, (score, took) in enumerate(zip(result.scores, result.seconds, strict=True)):
+                repetition, fold = divmod(place, OUTER)
+                table.writerow([result.data, result.entry, first + repetition, fold, f"{score:.6f}", f"{took:.3f}"])
 
 
 def figure(results: list[Result], file: Path) -> None:

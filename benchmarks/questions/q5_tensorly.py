@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import Row, interleaved
-from tracelearn import TensorRegressor, TraceNormRegressor
+from tracelearn import TraceNormRegressor, TraceNormRegressorCV
 from tracelearn.datasets import make_low_rank_regression, make_rank_tensors
 
 TITLE = "against TensorLy"
@@ -51,7 +51,7 @@ def ask(quick: bool) -> list[Row]:
 def compared(name: str, peer: Any, data: Data, quick: bool) -> Row:
     X, y = data.X[:N], data.y[:N]
     # What a user without the true rank would do: choose alpha by cross-validation, then compare one fit with one fit.
-    alpha = TensorRegressor(alphas=20, cv=5, views=None, ridges=(0.0,), mode_weights=None).fit(X, y).alpha_
+    alpha = TraceNormRegressorCV(alphas=20).fit(X, y).alpha_
     ours = TraceNormRegressor(alpha=alpha, tol=1e-6)
     took = interleaved({"ours": lambda: ours.fit(X, y), "peer": lambda: peer.fit(X, y)}, 3 if quick else 7)
     ratio, mine, theirs = took["peer"].median / took["ours"].median, data.error(ours), data.error(peer)

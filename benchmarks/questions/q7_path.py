@@ -2,14 +2,14 @@
 
 from benchmarks.harness import Row, at_most, interleaved
 from benchmarks.problems import Problem
-from tracelearn import TensorRegressor
+from tracelearn import TraceNormRegressorCV
 
 TITLE = "path and cross-validation"
 
 
 def ask(quick: bool) -> list[Row]:
     problem = Problem.gaussian(20_000, (10, 10, 10), 0.1)
-    search = TensorRegressor(alphas=50, cv=5, views=None, ridges=(0.0,), mode_weights=None)
+    search = TraceNormRegressorCV(alphas=50)
     took = interleaved(
         {"search": lambda: search.fit(problem.X, problem.y), "fit": lambda: problem.fit(1e-6)},
         1 if quick else 5,

@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.linear_model import RidgeClassifierCV
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 
-from tracelearn import TensorClassifier
+from tracelearn import TraceNormClassifierCV
 
 HERE = Path(__file__).parent
 
@@ -76,7 +76,7 @@ def draw_readme(data: Path, folder: Path = HERE) -> None:
     with np.load(data / "eeg_spatial.npz") as file:
         X, y = file["X"].astype(float), file["y"]
     flat = RidgeClassifierCV(np.logspace(-3, 7, 21))
-    low_rank = TensorClassifier(views="raw", ridges=(0.0,))
+    low_rank = TraceNormClassifierCV()
     rows = X.reshape(len(X), -1)
     ridge_weights = flat.fit(rows, y).coef_.reshape(X.shape[1:])
     panels = (

@@ -172,11 +172,10 @@ def make_epochs(n_epochs: int, *, n_sensors: int = 24, effect: float = 8.0, rand
     # The power that a window lets through: of the time course its squared taper, of the spectrum the power of every pitch.
     waves = np.exp(2j * np.pi * pitches[:, None] * _CLOCK[:_WINDOW]) * _TAPER
     spectrum = gains[0] ** 2 @ np.abs(np.fft.fft(waves)[:, 1:13]) ** 2
-    seen = [course[start : start + _WINDOW] @ _TAPER**2 for start in range(0, len(_CLOCK) - _WINDOW + 1, _STEP)]
-    topography, time_course, spectrum = (
-        vector / np.linalg.norm(vector) for vector in (topographies[0] ** 2, np.array(seen), spectrum)
-    )
-    middles = (np.arange(len(seen)) * _STEP + _WINDOW // 2) / _RATE
+    starts = np.arange(0, len(_CLOCK) - _WINDOW + 1, _STEP)
+    time_course = np.array([course[start : start + _WINDOW] @ _TAPER**2 for start in starts])
+    topography = topographies[0] ** 2
+    middles = (starts + _WINDOW // 2) / _RATE
     frequencies = np.arange(1, 13) * _RATE / _WINDOW
     return Epochs(
         X / X.std(),
@@ -184,5 +183,10 @@ def make_epochs(n_epochs: int, *, n_sensors: int = 24, effect: float = 8.0, rand
         np.degrees(angles),
         middles,
         frequencies,
-        (topography, time_course, spectrum),
+        (_normalised(topography), _normalised(time_course), _normalised(spectrum)),
     )
+
+
+def _normalised(vector: Floats) -> Floats:
+    """Bring a vector to length 1."""
+    return vector / float(np.linalg.norm(vector))

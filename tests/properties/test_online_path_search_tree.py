@@ -10,8 +10,9 @@ from tracelearn import (
     TensorClassifier,
     TensorRegressor,
     TraceNormClassifier,
+    TraceNormClassifierCV,
     TraceNormRegressor,
-    trace_norm_path,
+    TraceNormRegressorCV,
 )
 
 pytestmark = pytest.mark.slow
@@ -89,17 +90,19 @@ def test_an_online_classifier_proves_its_answer_whatever_classes_come_first(data
     30, data=datasets(), options=OPTIONS, n_alphas=st.integers(1, 6), loss=st.sampled_from(["squared_error", "huber"])
 )
 def test_a_path_is_proven_at_every_alpha_or_reports_the_gap(data, options, n_alphas, loss):
-    model = TraceNormRegressor(**options, loss=loss)
-    path, _ = attempt(
-        lambda: trace_norm_path(data.X, data.y, estimator=model, alphas=n_alphas, sample_weight=data.weight),
-        data.arrays,
-    )
-    if path is None:
+    options = dict(options)
+    options["ridges"] = [options.pop("ridge")]
+    del options["alpha"]
+    model = TraceNormRegressorCV(n_alphas, cv=2, loss=loss, **options)
+    found, warned = attempt(lambda: model.fit(data.X, data.y, data.weight), data.arrays)
+    if found is None:
         return
-    assert np.isfinite(path.coefs).all()
-    assert np.isfinite(path.intercepts).all()
-    assert np.isfinite(path.alphas).all()
-    assert np.all(path.dual_gaps >= 0.0)
+    assert_certified(model, model.tol, warned)
+    path, _ = attempt(lambda: model.path_, [])
+    assert np.isfinite(model.coef_path_).all()
+    assert np.isfinite(model.intercept_path_).all()
+    assert np.isfinite(path["alpha"]).all()
+    assert np.all(path["gap"] >= 0.0)
     OUTCOMES["certified"] += 1
 
 
@@ -149,9 +152,9 @@ def test_a_search_is_never_worse_than_the_same_alphas_given_by_hand(
     y = np.where(y > np.median(y), 1.0, -1.0) if classify else y
     X = rng.standard_normal((len(y), *shape)) + signal * np.multiply.outer(y, rng.standard_normal(shape))
     X += level * rng.standard_normal((groups, shape[0], *(1,) * (len(shape) - 1)))[group]
-    make = TensorClassifier if classify else TensorRegressor
+    make = TraceNormClassifierCV if classify else TraceNormRegressorCV
     # Both have the same iterations; our own grid is given fewer than alphas by hand, unless max_iter says otherwise.
-    options = {"views": None, "ridges": [0.0], "cv": 4, "scoring": scoring, "max_iter": 12}
+    options = {"cv": 4, "scoring": scoring, "max_iter": 12}
     own, warned = attempt(lambda: make(alphas=n_alphas, **options).fit(X, y, groups=group), [X, y])
     alphas = own.alphas_[0] * np.geomspace(1.0, own.eps, n_alphas)
     hand, _ = attempt(lambda: make(alphas=alphas, **options).fit(X, y, groups=group), [X, y])
@@ -192,7 +195,7 @@ def test_folds_are_the_same_as_numbers_in_any_order_from_either_end_and_as_masks
         "from the end": [(np.flatnonzero(own) - n, np.flatnonzero(~own)) for own in masks],
         "list": [(np.flatnonzero(own).tolist(), np.flatnonzero(~own).tolist()) for own in masks],
     }
-    models = [TensorRegressor(alphas=3, views=None, cv=cv).fit(X, y) for cv in kinds.values()]
+    models = [TraceNormRegressorCV(alphas=3, cv=cv).fit(X, y) for cv in kinds.values()]
     for other in models[1:]:
         np.testing.assert_array_equal(other.score_path_, models[0].score_path_)
         np.testing.assert_array_equal(other.score_path_se_, models[0].score_path_se_)

@@ -5,19 +5,16 @@ import pytest
 from hypothesis import strategies as st
 from properties.inputs import attempt, tries
 from sklearn.base import clone
-from test_true_gaps import ALPHA, FORMS, LOSSES, SHAPE, make, objective, samples
+from test_true_gaps import ALPHA, FORMS, LOSSES, SHAPE, make, objective, path_of, samples
 
-from tracelearn import trace_norm_path
+from tracelearn.estimators.base import settings_of
 
 pytestmark = pytest.mark.slow
 
 
 def fitted(model, form, X, y):
     if form == "path":
-        path = trace_norm_path(X, y, estimator=model, alphas=[2.0 * model.alpha, model.alpha])
-        found = {"coef_": path.coefs[-1], "intercept_": path.intercepts[-1], "dual_gap_": path.dual_gaps[-1]}
-        model.__dict__ |= found | {"classes_": np.unique(y)}
-        return model
+        return path_of(settings_of(model).loss.name, X, y, max_iter=model.max_iter)
     if form == "merged":
         parts = [clone(model).partial_fit(X[part], y[part]) for part in (slice(0, 25), slice(25, 60))]
         return parts[0].merge(parts[1])

@@ -56,11 +56,12 @@ def _read(
         plot is not None and plot.suffix.lower() not in _FIGURES,
         f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.",
     )
-    source, grouped = given.open(), given.open_groups()
+    source = given.open()
+    groups = given.read_groups(source)
     from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
 
     with progress.Bar(quiet=True) as bar:
-        found = learning.read(source, grouped, given.data, bar)
+        found = learning.read(source, groups, given.data, bar)
     refuse(
         not isinstance(found.X, np.ndarray),
         f"Expected samples that fit in memory, got {given.data}: take some of them.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,7 +29,6 @@ from tracelearn.cli.shared import (
     components_in_words,
     make_model,
     mode_number,
-    name_modes,
     read_alpha,
     read_modes,
     reads_samples,
@@ -47,17 +47,28 @@ _SHOWN_CLASSES = 20
 # --- model ------------------------------------------------------------------------------------------------------------
 
 
-def _views(views: str, time_axis: str, alpha: float | None) -> dict[str, Any]:
-    """Read how samples are to be seen, which is a question for the search."""
+def _time_axis(text: str, modes: Any) -> Any:
+    """Read which mode of a sample is time: "auto", none, or a mode by its number or name."""
+    if text == "auto":
+        return text
+    return None if text == "none" else mode_number(text, modes, "--time-axis")
+
+
+def _views(text: str, time_axis: Any, shape: Sequence[int], modes: Any) -> Any:
+    """Read the views that a search is to try: "auto", or names of those that it tries by default."""
+    if text == "auto":
+        return text
+    from tracelearn.features import default_views, find_time_axis
+
+    axis = find_time_axis(tuple(shape), time_axis, modes)[0] if len(shape) > 1 else None
+    views = dict(default_views(axis))
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in views]
     refuse(
-        (views, time_axis) != ("auto", "auto") and alpha is not None,
-        "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
+        bool(unknown),
+        f"Expected names among {', '.join(views)} for --views, got {', '.join(unknown)}: correct it, or --time-axis.",
     )
-    names = [name.strip() for name in views.split(",")]
-    return {
-        "views": names[0] if len(names) == 1 else names,
-        "time_axis": {"auto": "auto", "none": None}.get(time_axis, time_axis),
-    }
+    return [(name, views[name]) for name in names]
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -71,9 +82,9 @@ def _counted(classes: dict[str, int]) -> str:
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
     """Write the facts for people."""
-    score, weights = facts["score"], facts["mode_weights"]
+    score = facts["score"]
     kind = "classifier" if facts["task"] == "classification" else "regressor"
-    is_chosen = score["alpha_chosen_on_same_folds"]
+    is_chosen = bool(facts["views_taken"])
     return {
         "model": f"{kind}, because {facts['reason']}",
         "samples": f"{facts['n_samples']:,}",
@@ -81,12 +92,9 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
         "confounds": ", ".join(facts["confounds"]) + ", regressed out" if facts["confounds"] else "",
         "loss": facts["loss"],
-        "scaling": facts["scaling"] or "none",
-        "view": facts["view"] or "",
         **views_in_rows(facts["views"]),
         "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if is_chosen else ""),
         "ridge": f"{facts['ridge']:.4g}",
-        "mode weights": "equal" if weights is None else ", ".join(f"{weight:g}" for weight in weights),
         "R²" if score["measure"] == "R2" else score["measure"]: (
             f"{score['mean']:.3f} ± {score['standard_error']:.3f} on {score['folds']} held-out folds"
         ),
@@ -95,13 +103,8 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
             f"flat {one['model']}": f"{one['mean']:.3f}; difference {one['difference']:+.3f} ± {one['standard_error']:.3f}"
             for one in score["flat_models"]
         },
-        "note": "± is a standard error, corrected for training samples that folds share"
-        + (
-            "; alpha and the rest were chosen on these folds: slightly optimistic, against flat models too (tracelearn "
-            "compare chooses within each fold)"
-            if is_chosen
-            else ""
-        ),
+        "note": "± is a standard error, corrected for training samples that folds share; what is chosen is chosen anew without "
+        "each fold",
         "components": components_in_words(facts),
         "duality gap": f"{facts['dual_gap']:.1e} after {facts['n_iter']} iterations",
         "seconds": f"{facts['seconds']:.1f}",
@@ -123,21 +126,25 @@ def fit_command(
     confounds: Confounds = None,
     task: TaskName = "auto",
     alpha: Annotated[
-        str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
+        str,
+        typer.Option(
+            help="Strength of the trace norm of a model that is linear in the samples, or auto: a search over views of the "
+            "samples and strengths, by cross-validation."
+        ),
     ] = "auto",
     loss: Annotated[
         str,
         typer.Option(
-            help="squared, huber or poisson for numbers, squared, logistic, squared_hinge or auto for labels; auto, the default "
-            "in Python, also tries logistic regression, and its model cannot be merged or go on learning."
+            help="squared_error, huber or poisson for numbers, squared_error, log_loss or squared_hinge for labels; auto is "
+            "squared_error, and for labels a search also tries log_loss."
         ),
-    ] = "squared_error",
+    ] = "auto",
     penalty: Annotated[str, typer.Option(help="overlapped, latent or scaled_latent.")] = "overlapped",
-    ridge: Annotated[float, typer.Option(help="Strength of the squared norm.", min=0.0)] = 0.0,
+    ridge: Annotated[float, typer.Option(help="With --alpha: strength of the squared norm.", min=0.0)] = 0.0,
     views: Annotated[
         str,
         typer.Option(
-            help="Transforms of the samples to try: auto, raw, whitened, second_order and so on, or several: raw,whitened."
+            help="Views of the samples to try: auto, raw, whitened, second_order and so on, or several: raw,whitened."
         ),
     ] = "auto",
     time_axis: Annotated[
@@ -150,7 +157,9 @@ def fit_command(
     target_mode: Annotated[
         bool,
         typer.Option(
-            "--target-mode", "--class-mode", help="Make the classes, or targets, one more mode of the weights."
+            "--target-mode",
+            "--class-mode",
+            help="With --alpha: make the classes, or targets, one more mode of the weights.",
         ),
     ] = False,
     max_iter: Annotated[
@@ -175,38 +184,61 @@ def fit_command(
     given = Input(data, samples, target, reading, groups, confounds)
     check_out(out, "model", force=force, inputs=given.files)
     check_out(html, "page", force=force, option="--html", inputs=(*given.files, out))
-    strength, shape = read_alpha(alpha), reading["tensor_shape"]
-    seen = _views(views, time_axis, strength)
+    strength = read_alpha(alpha)
+    is_search = strength is None
+    refuse(
+        not is_search and (views, time_axis) != ("auto", "auto"),
+        "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
+    )
+    refuse(
+        is_search and (ridge != 0.0 or target_mode),
+        "Expected a number for --alpha with --ridge or --class-mode, got auto: a search chooses by itself, so leave them out.",
+    )
     refuse(not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
-    source, grouped, confounding = given.open(), given.open_groups(), given.read_confounds()
-    modes = read_modes(mode_names, coordinates, shape or source.sample_shape or (), source.modes)
-    if time_axis not in ("auto", "none"):
-        seen["time_axis"] = mode_number(time_axis, modes, "--time-axis")
-    options = {"loss": loss, "penalty": penalty, "target_mode": target_mode, "tensor_shape": shape}
-    options |= {"keep_moments": loss != "auto"} | ({} if max_iter is None else {"max_iter": max_iter})
-    options |= {} if strength is None else {"ridge": ridge}
-    search = {"cv": cv, **seen} | ({"ridges": (ridge,)} if ridge else {})
+    source = given.open()
+    grouping = given.read_groups(source)
+    confounding = given.read_confounds()
+    shape = reading["tensor_shape"] or source.sample_shape or ()
+    modes = read_modes(mode_names, coordinates, shape, source.modes)
     from tracelearn.cli import learning, progress
-    from tracelearn.report.model import gather
+    from tracelearn.report import Study
+    from tracelearn.report.facts import gather
 
+    options: dict[str, Any] = {"penalty": penalty, "tensor_shape": reading["tensor_shape"]}
+    if max_iter is not None:
+        options["max_iter"] = max_iter
+    if is_search:
+        axis = _time_axis(time_axis, modes)
+        options |= {"cv": cv, "time_axis": axis, "views": _views(views, axis, shape, modes)}
+    else:
+        options |= {"ridge": ridge, "target_mode": target_mode}
+        options["keep_moments"] = loss in ("auto", "squared_error")  # so that models merge and go on learning
     with progress.Bar(quiet=quiet or as_json, steps=learning.STEPS) as bar:
-        found = learning.read(source, grouped, data, bar)
-        if confounding is not None:
-            refuse(
-                not isinstance(found.X, np.ndarray),
-                f"Expected samples that fit in memory with --confounds, got {data}: take some of them.",
-            )
-            found = replace(found, confounds=confounding)
-        chosen = learning.find_task(found.y, task)
-        learning.check_folds(found, cv, chosen)
-        model = make_model(strength, classes=chosen.is_classification, search=search, **options)
-        facts, evaluation = learning.learn(found, chosen, model, learning.draw_folds(found, cv, chosen), bar)
+        dataset = learning.read(source, grouping, data, bar)
+        refuse(
+            confounding is not None and not isinstance(dataset.X, np.ndarray),
+            f"Expected samples that fit in memory with --confounds, got {data}: take some of them.",
+        )
+        dataset = replace(dataset, confounds=confounding)
+        chosen = learning.find_task(dataset.y, task)
+        learning.check_folds(dataset, cv, chosen)
+        if loss != "auto":
+            options["loss"] = loss
+        model = make_model(strength, classes=chosen.is_classification, **options)
+        folds = learning.draw_folds(dataset, cv, chosen)
+        model, facts, evaluation = learning.learn(dataset, chosen, model, folds, bar)
         if modes is not None:
-            name_modes(model, modes)
+            model.name_modes(modes)
         tracelearn.save(model, out)
-        learned = gather(model)
+        targets = (
+            [given.target_name] if given.target_name and not chosen.is_classification and dataset.y.ndim == 1 else None
+        )
+        learned = gather(model, target_names=targets)
         if html is not None:
-            write_page(html, learned, evaluation, out, context)
+            n_groups = 0 if grouping is None else len(np.unique(grouping))
+            study = Study(len(dataset.y), n_groups, tuple(given.confound_names))
+            write_page(html, learned, evaluation, study, out, context)
     facts |= {**learned.for_table(), "confounds": given.confound_names, "file": str(out)}
-    facts |= {} if html is None else {"page": str(html)}
+    if html is not None:
+        facts["page"] = str(html)
     show(facts, _rows(facts), as_json=as_json, quiet=quiet)

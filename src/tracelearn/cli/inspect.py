@@ -32,7 +32,7 @@ from tracelearn.io.model_header import read_header
 
 __all__ = ["inspect_command"]
 
-_CHOSEN = ("alpha", "ridge", "mode_weights", "target_mode", "view")
+_CHOSEN = ("views", "loss", "alpha", "ridge", "mode_weights")  # by cross-validation
 _SHOWN = 20  # classes, and singular values of a mode
 _LINES = {  # each with the fact without which it is left out
     "duality gap": ("dual_gap", "{dual_gap:.1e} after {n_iter} iterations"),
@@ -45,14 +45,16 @@ _LINES = {  # each with the fact without which it is left out
 
 def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     """Gather what a model knows of itself; transformers, pipelines and models that are not fitted know less."""
-    from tracelearn.report.model import changed_parameters, gather, plain
+    from tracelearn.report.facts import changed_parameters, gather, plain
 
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
     model = getattr(model, "model_", model)  # of lagged recordings: weights over lags and features
-    if hasattr(model, "cv_results_"):
-        facts["chosen"] = {name: plain(getattr(model, f"{name}_", None)) for name in _CHOSEN}
-    known = ("sample_shape", "classes", "dual_gap", "objective", "n_iter")
-    facts |= {name: plain(getattr(model, f"{name}_")) for name in known if getattr(model, f"{name}_", None) is not None}
+    if hasattr(model, "score_path_"):
+        facts["chosen"] = {name: _chosen(model, name) for name in _CHOSEN if hasattr(model, f"{name}_")}
+        facts["score"] = {"mean": model.best_score_, "standard_error": model.best_score_se_}
+    for name in ("sample_shape", "classes", "dual_gap", "objective", "n_iter"):
+        if getattr(model, f"{name}_", None) is not None:
+            facts[name] = plain(getattr(model, f"{name}_"))
     if hasattr(model, "coef_") and hasattr(model, "dual_gap_"):  # those of the paper prove nothing
         learned, moments = gather(model, mode_names=names), getattr(model, "moments_", None)
         facts |= {
@@ -62,6 +64,14 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
             "weight": None if moments is None else float(moments.weight),
         }
     return facts
+
+
+def _chosen(model: Any, name: str) -> Any:
+    """Read what a search has chosen; of views their names."""
+    from tracelearn.report.facts import plain
+
+    value = getattr(model, f"{name}_")
+    return list(value) if name == "views" else plain(value)
 
 
 def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]:
@@ -107,7 +117,9 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     if "chosen" in facts:
         chosen = facts["chosen"]
         numbers = {name: f"{chosen[name]:.4g}" for name in ("alpha", "ridge")}
-        rows["chosen"] = _words({**chosen, **numbers})
+        views = {"views": " + ".join(chosen["views"])} if "views" in chosen else {}
+        rows["chosen"] = _words({**chosen, **numbers, **views})
+        rows["held-out score"] = "{mean:.3f} ± {standard_error:.3f}".format(**facts["score"])
     rows["shape"] = " × ".join(map(str, facts.get("sample_shape", ())))
     rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
     if "mode_ranks" in facts:
@@ -124,7 +136,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 
 def _evaluate(model: Any, given: Input, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
-    from tracelearn.report.page import Evaluation
+    from tracelearn.report.scores import Evaluation
 
     confounds, source = given.read_confounds(), given.open()
     with Bar(quiet=quiet) as bar:
@@ -165,10 +177,11 @@ def inspect_command(
     names = _names(mode_names, loaded, for_page=html is not None)
     facts = _describe(loaded, names, model)
     if html is not None:
-        from tracelearn.report.model import gather
+        from tracelearn.report import Study
+        from tracelearn.report.facts import gather
 
         seen = None if given is None else _evaluate(loaded, given, quiet=as_json)
-        write_page(html, gather(loaded, mode_names=names), seen, model, context)
+        write_page(html, gather(loaded, mode_names=names), seen, Study(), model, context)
     if html is not None and not as_json:
         echo(f"page of {facts['kind']}: {html}")
     else:

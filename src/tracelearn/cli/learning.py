@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
-from sklearn.pipeline import Pipeline
 
 from tracelearn.arrays.array_api import available_memory, within_limit
 from tracelearn.arrays.linalg import few_threads
@@ -27,8 +24,7 @@ from tracelearn.errors import refuse
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.inference.reading import without_confounds
-from tracelearn.report.page import Evaluation
-from tracelearn.report.scores import Folds, compare
+from tracelearn.report.scores import Evaluation, Folds, compare
 from tracelearn.samples import Source
 from tracelearn.search.folds import corrected_error, make_folds
 
@@ -41,8 +37,8 @@ _MOST_COMPARED = 5_000_000  # numbers in samples that flat models are fitted to 
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
 _FOR_BLAS = 96 << 20  # bytes of addresses for the buffers of OpenBLAS, of NumPy's and of SciPy's
 
-# What the bar shows, from one share of all work to another: flat models take most of the time on many sets.
-STEPS = {"reading": (0.0, 0.02), "choosing alpha": (0.02, 0.4), "learning": (0.02, 0.2), "scoring": (0.4, 1.0)}
+# What the bar shows, from one share of all work to another: a fit without each fold takes about as long as that to all samples.
+STEPS = {"reading": (0.0, 0.02), "fitting": (0.02, 0.18), "scoring": (0.18, 1.0)}
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -76,40 +72,55 @@ class Dataset:
 
     def fit(self, model: Any, rows: NDArray[Any] | None = None) -> Any:
         """Fit a model to all samples, or to some; a search draws its folds with the groups."""
-        more = {"groups": self.groups} if hasattr(model, "cv") and self.groups is not None else {}
-        if isinstance(self.X, Source):
-            return model.fit(self.X if rows is None else _Rows(self.X, self.y, rows), **more)
+        is_all = rows is None
         rows = np.arange(len(self.y)) if rows is None else rows
+        others: dict[str, Any] = {}
+        if hasattr(model, "cv") and self.groups is not None:
+            others["groups"] = self.groups[rows]
+        if isinstance(self.X, Source):
+            return model.fit(self.X if is_all else _Rows(self.X, self.y, rows), **others)
         if self.confounds is not None:
-            name = f"{model.steps[-1][0]}__confounds" if isinstance(model, Pipeline) else "confounds"
-            more[name] = self.confounds[rows]
-        return model.fit(self.X[rows], self.y[rows], **more)
+            others["confounds"] = self.confounds[rows]
+        return model.fit(self.X[rows], self.y[rows], **others)
+
+    def with_fewer_folds(self, model: Any, rows: NDArray[Any], task: Task) -> Any:
+        """Copy a model for some samples, of which a search makes as many folds as their groups and classes allow."""
+        model = clone(model)
+        if not hasattr(model, "cv"):
+            return model
+        counts = [model.cv, len(rows)]
+        if self.groups is not None:
+            counts.append(len(np.unique(self.groups[rows])))
+        if task.is_classification:
+            counts.append(int(np.unique(self.y[rows], return_counts=True)[1].min()))
+        return model.set_params(cv=max(min(counts), 2))
 
     def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
         """Predict some samples, in their order in the file."""
         if isinstance(self.X, Source):
             return np.concatenate([model.predict(X) for X, _ in _Rows(self.X, self.y, rows)])
-        more = {} if self.confounds is None else {"confounds": self.confounds[rows]}
-        return np.asarray(model.predict(self.X[rows], **more))
+        if self.confounds is None:
+            return np.asarray(model.predict(self.X[rows]))
+        return np.asarray(model.predict(self.X[rows], confounds=self.confounds[rows]))
 
     def cleaned(self, train: NDArray[Any]) -> Dataset:
         """Regress confounds out of all samples, as learned from some: for models that know none."""
-        weight = np.bincount(train, minlength=len(self.X)).astype(float)
+        weight = np.bincount(train, minlength=len(self.y)).astype(float)
         return replace(self, X=without_confounds(self.X, self.confounds, weight), confounds=None)
 
 
-def read(source: Source, groups: Source | None, data: str, bar: Bar) -> Dataset:
-    """Read what fits in memory, and leave the rest where it is; groups are targets of the same file."""
-    y, named = targets_of(source, data), None if groups is None else targets_of(groups, data, "groups")
+def read(source: Source, groups: NDArray[Any] | None, data: str, bar: Bar) -> Dataset:
+    """Read what fits in memory, and leave the rest where it is."""
+    y = targets_of(source, data)
     check_label_memory(y, len(y))
     assert source.sample_shape is not None
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize
     if 4 * size > available_memory():  # folds are copies of the samples, and so is what a solver widens
         refuse(y.dtype.kind == "S", "Expected labels that are text or numbers, got bytes: write them anew as text.")
-        return Dataset(source, y, named)
+        return Dataset(source, y, groups)
     batches = bar.follow("reading", source.batches(), source.n_samples)
-    return Dataset(np.concatenate([X for X, _, _ in batches]), as_text(y), named)
+    return Dataset(np.concatenate([X for X, _, _ in batches]), as_text(y), groups)
 
 
 @dataclass(frozen=True)
@@ -188,56 +199,40 @@ def check_labels(y: NDArray[Any]) -> None:
 # --- fit and score ----------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _heard(bar: Bar) -> Iterator[None]:
-    """Let what models log move the bar, where there is one, and go nowhere else."""
-
-    def show(record: logging.LogRecord) -> bool:
-        done, total = getattr(record, "paths_done", (0, 0))
-        if total:
-            bar.show("choosing alpha", done, total)
-        return False
-
-    logger = logging.getLogger("tracelearn")
-    level = logger.level
-    logger.addFilter(show)
-    try:
-        yield
-    finally:
-        logger.removeFilter(show)
-        logger.setLevel(level)
-
-
 def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar) -> tuple[Evaluation, Comparison]:
-    """Learn anew without each fold and score on it; return that, and how flat models do on these folds."""
+    """Choose and fit anew without each fold, and score on it; return that, and how flat models do on these folds."""
     measure = accuracy if task.is_classification else r_squared
     baseline = DummyClassifier() if task.is_classification else DummyRegressor()
-    fresh = clone(model).set_params(keep_moments=False)  # of few samples there are better forms than moments
-    small = not isinstance(data.X, Source) and data.X.size <= _MOST_COMPARED
-    rivals = flat_rivals(task.is_classification) if small else {}
+    if hasattr(model, "keep_moments"):
+        model = clone(model).set_params(keep_moments=False)  # of few samples there are better forms than moments
+    is_small = not isinstance(data.X, Source) and data.X.size <= _MOST_COMPARED
+    rivals = flat_rivals(task.is_classification) if is_small else {}
     scores, truths, predictions = [], [], []
     for number, (train, test) in enumerate(splits):
         bar.show("scoring", number, len(splits))
-        held = np.sort(test)
-        truths.append(data.y[held] if task.is_classification else np.asarray(data.y[held], dtype=float))
+        train, test = np.sort(train), np.sort(test)  # noqa: PLW2901
+        truth = data.y[test] if task.is_classification else np.asarray(data.y[test], dtype=float)
         with telling(f"the fit without fold {number + 1} of {len(splits)}"):
-            predictions.append(data.predict(data.fit(clone(fresh), np.sort(train)), held))
-        alone = baseline.fit(train, data.y[train]).predict(held)
+            fitted = data.fit(data.with_fewer_folds(model, train, task), train)
+        truths.append(truth)
+        predictions.append(data.predict(fitted, test))
+        guess = baseline.fit(train, data.y[train]).predict(test)
+        scores_of_fold = [measure(truth, guess), measure(truth, predictions[-1])]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of others' fits; their scores say what they are worth
             clean = data.cleaned(train) if rivals else data
-            others: list[Any] = []
             for rival in rivals.values():
-                bar.show("scoring", number + (1 + len(others)) / (1 + len(rivals)), len(splits))
-                others.append(clean.predict(clean.fit(clone(rival), np.sort(train)), held))
-        scores.append([measure(truths[-1], found) for found in (alone, predictions[-1], *others)])
-    guess, mean, *_ = np.mean(scores, axis=0)
+                scores_of_fold.append(measure(truth, clean.predict(clean.fit(clone(rival), train), test)))
+        scores.append(scores_of_fold)
+    guess_score, mean, *_ = np.mean(scores, axis=0)
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
     paired = Comparison.of(("model", *rivals), np.array(scores).T[1:], ratio, "score")
     error = corrected_error(paired.scores[0], ratio)
-    folds = Folds(float(mean), float(error), len(scores), False, float(guess))
-    compared = compare(model, np.concatenate(truths), np.concatenate(predictions))
-    return Evaluation(compared, f"{len(data.y):,} held-out samples", folds), paired
+    folds = Folds(float(mean), float(error), len(scores), float(guess_score))
+    result = compare(
+        np.concatenate(truths), np.concatenate(predictions), np.unique(data.y) if task.is_classification else None
+    )
+    return Evaluation(result, f"{len(data.y):,} held-out samples", folds), paired
 
 
 def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
@@ -258,8 +253,7 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "mode_weights": getattr(model, "mode_weights", None),
         "target_mode": bool(getattr(model, "target_mode", False)),
         "scaling": getattr(model, "scaling", None),
-        "view": " + ".join(getattr(model, "views_", {})) or None,
-        "mode_ranks": np.asarray(model.mode_ranks_).tolist(),
+        "views_taken": list(getattr(model, "views_", {})),
         "dual_gap": float(model.dual_gap_),
         "n_iter": int(model.n_iter_),
     }
@@ -273,34 +267,29 @@ def _make_room() -> None:
     dgemm(1.0, some @ some, some)
 
 
-def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[dict[str, Any], Evaluation]:
-    """Fit and score a model; return the facts, and how it did on held-out samples."""
+def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[Any, dict[str, Any], Evaluation]:
+    """Fit and score a model; return it, the facts, and how it did on held-out samples."""
     began = time.perf_counter()
     _make_room()
-    with _heard(bar), few_threads(data.X):
-        bar.show("choosing alpha" if hasattr(model, "cv") else "learning")
-        model.verbose = int(bar.is_shown)
+    with few_threads(data.X):
+        bar.show("fitting")
         with telling("the fit to all samples"):
-            data.fit(model)
-        model.verbose = 0  # this terminal is of no use to those who load the model
+            fitted = data.fit(model)
         evaluation, paired = _cross_validate(model, data, splits, task, bar)
     folds = evaluation.folds
     assert folds is not None
-    if folds.is_optimistic:  # one score for table, page and file: here the models of folds were solved to the end
-        model.best_score_, model.best_score_se_ = folds.mean, folds.standard_error
+    rivals = zip(paired.names[1:], paired.means[1:], paired.difference[1:], paired.standard_error[1:], strict=True)
     score = {
         "measure": "accuracy" if task.is_classification else "R2",
         "mean": folds.mean,
         "standard_error": folds.standard_error,
         "folds": folds.count,
         "baseline": folds.baseline,
-        "flat_models": [
-            {"model": name, "mean": float(mean), "difference": float(difference), "standard_error": float(spread)}
-            for name, mean, difference, spread in list(
-                zip(paired.names, paired.means, paired.difference, paired.standard_error, strict=True)
-            )[1:]
-        ],
         "baseline_is": "majority" if task.is_classification else "mean",
-        "alpha_chosen_on_same_folds": folds.is_optimistic,
+        "flat_models": [
+            {"model": name, "mean": float(mean), "difference": float(difference), "standard_error": float(error)}
+            for name, mean, difference, error in rivals
+        ],
     }
-    return {**_describe(model, data, task), "score": score, "seconds": time.perf_counter() - began}, evaluation
+    facts = {**_describe(fitted, data, task), "score": score, "seconds": time.perf_counter() - began}
+    return fitted, facts, evaluation

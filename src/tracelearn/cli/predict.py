@@ -62,14 +62,14 @@ class Found:
             got = f"targets of shape {truth.shape}" if truth.ndim != 1 else str(truth[0])
             is_other = truth.ndim != 1 or (truth.dtype.kind in "OSUT") != (self.prediction.dtype.kind in "OSUT")
             refuse(is_other, f"Expected labels such as {self.classes[0]} in the target, got {got}: {advice}")
-            return compare(model, truth, self.prediction)
+            return compare(truth, self.prediction, model.classes_)
         is_number, got = truth.dtype.kind in "fiub", f"{truth.dtype} values of shape {truth.shape}: {advice}"
         refuse(truth.shape != shape or not is_number, f"Expected numbers of shape {shape} in the target, got {got}")
         refuse(
             is_number and not np.all(np.isfinite(truth)),
             "Expected finite numbers in the target, got NaN or infinity: leave out such samples.",
         )
-        return compare(model, truth, self.prediction)
+        return compare(truth, self.prediction)
 
 
 def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDArray[Any]]:

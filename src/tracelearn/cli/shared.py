@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import update_wrapper
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -50,7 +50,6 @@ __all__ = [
     "load_file",
     "make_model",
     "missing_targets",
-    "name_modes",
     "read_alpha",
     "read_modes",
     "read_names",
@@ -149,20 +148,18 @@ def check_out(
     )
 
 
-def write_page(html: Path, facts: Any, evaluation: Any, model: Path, context: typer.Context) -> None:
+def write_page(html: Path, facts: Any, evaluation: Any, study: Any, model: Path, context: typer.Context) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
     from tracelearn.io.writing import write_atomically
-    from tracelearn.report.page import render
+    from tracelearn.report.page import Origin, render
 
-    page = render(
-        facts,
-        evaluation,
+    origin = Origin(
         file=printable(model.name),
         sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
         written_by=read_header(model).tracelearn,
         command=printable(shlex.join(["tracelearn", *context.obj])),
     )
-    write_atomically(html, page.encode("utf-8", "backslashreplace"))
+    write_atomically(html, render(facts, evaluation, study, origin).encode("utf-8", "backslashreplace"))
 
 
 def read_alpha(text: str) -> float | None:
@@ -182,11 +179,10 @@ def read_alpha(text: str) -> float | None:
 def make_model(
     alpha: float | str | None, *, classes: bool, search: Mapping[str, Any] = MappingProxyType({}), **options: Any
 ) -> Any:
-    """Make a model with this alpha, or, where it is None, one that searches for it, with options of its own."""
-    kind = "TraceNormClassifier" if classes else "TraceNormRegressor"
+    """Make a linear model with this alpha, or, where it is None, a search over views, with options of its own."""
     if alpha is None:
-        return getattr(tracelearn, f"{kind}CV")(**options, **search)
-    return getattr(tracelearn, kind)(alpha=alpha, **options)
+        return (tracelearn.TensorClassifier if classes else tracelearn.TensorRegressor)(**options, **search)
+    return (tracelearn.TraceNormClassifier if classes else tracelearn.TraceNormRegressor)(alpha, **options)
 
 
 def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
@@ -278,11 +274,6 @@ def _values(text: str) -> NDArray[Any]:
         return np.array([float(entry) for entry in entries])
     except ValueError:
         return np.array(entries)
-
-
-def name_modes(model: Any, modes: Any) -> None:
-    """Let a fitted model know what the modes of its samples are called."""
-    model.modes_ = modes
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -418,16 +409,23 @@ def _reading(
 
 def reads_samples(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of reading, which it gets as one argument, ``reading``."""
-    own, added = (inspect.signature(function, eval_str=True) for function in (command, _reading))
+    return _ReadsSamples(command)
 
-    @wraps(command)
-    def reader(**options: Any) -> None:
-        reading = _reading(**{name: options.pop(name) for name in added.parameters})
-        command(**options, reading=reading)
 
-    kept = [one for one in own.parameters.values() if one.name != "reading"]
-    reader.__signature__ = own.replace(parameters=[*kept, *added.parameters.values()])  # type: ignore[attr-defined]
-    return reader
+class _ReadsSamples:
+    """A command whose signature, from which typer makes options, has those of reading in the place of ``reading``."""
+
+    def __init__(self, command: Callable[..., None]) -> None:
+        update_wrapper(self, command)
+        signature = inspect.signature(command, eval_str=True)
+        self._command = command
+        self._reading = inspect.signature(_reading, eval_str=True).parameters
+        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "reading"]
+        self.__signature__ = signature.replace(parameters=[*parameters, *self._reading.values()])
+
+    def __call__(self, **options: Any) -> None:
+        reading = _reading(**{name: options.pop(name) for name in self._reading})
+        self._command(**options, reading=reading)
 
 
 def _read_shape(text: str | None) -> tuple[int, ...] | None:
@@ -472,9 +470,22 @@ class Input:
         except (ValueError, OSError, ImportError) as error:
             raise InputError(_about(role, as_option(str(error)))) from error
 
-    def open_groups(self) -> Any:
-        """Open samples with their groups, where there are any."""
-        return None if self.groups is None else self.open(self.groups, "groups")
+    def read_groups(self, source: Any) -> Any:
+        """Read the groups, a column of the file of the samples or another file, or None where none are named."""
+        if self.groups is None:
+            return None
+        if not Path(self.groups.rpartition(":")[0] or self.groups).exists():
+            try:
+                return source.column(self.groups)
+            except ValueError as error:
+                raise InputError(f"{error} Groups are named with --groups.") from error
+        return targets_of(self.open(self.groups, "groups"), self.data, "groups")
+
+    @property
+    def target_name(self) -> str | None:
+        """The name of the target, where it is named in the file of the samples or after that of another file."""
+        name = (self.target or "").rpartition(":")[2]
+        return name if name and name != "y" and not Path(name).exists() else None
 
     def read_confounds(self) -> Any:
         """Read the confounds, (n, q), or None where none are named."""

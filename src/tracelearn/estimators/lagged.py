@@ -19,7 +19,7 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.base import TraceNormModel, settings_of
 from tracelearn.estimators.regressor import TraceNormRegressor
 from tracelearn.estimators.scores import r_squared
-from tracelearn.estimators.weights import ranks_of
+from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, WarmStart, fit_linear, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_range, learning
@@ -105,7 +105,7 @@ def lagged_moments(x: Array, y: Array, first: int, last: int) -> Moments:
     return Moments(float(m), np.tile(shift, L) + mean, y_mean, gram, cross.reshape(L * f, -1), np.sum(Y**2, axis=0))
 
 
-class LaggedRegressor(RegressorMixin, BaseEstimator):
+class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
     """Linear models of continuous recordings over lags, with weights of low rank: receptive fields, speech, stimuli.
 
     Predicts ``y(t) = sum_l <w_l, x(t - l)> + b`` and minimises the mean squared error plus ``alpha`` times a norm of the weights
@@ -138,7 +138,7 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
     lags_ : array of shape (lags,)
     patterns_ : array of the shape of ``coef_``
         Where the signal is: ``Cov(X) W`` (Haufe et al., 2014).
-    mode_ranks_, dual_gap_ : as in ``TraceNormRegressor``
+    mode_ranks_, mode_factors_, dual_gap_ : as in ``TraceNormRegressor``, of lags and features
     moments_ : Moments
         All that was learned.
     n_features_in_ : int
@@ -273,12 +273,12 @@ class LaggedRegressor(RegressorMixin, BaseEstimator):
         targets = () if spec.is_single else (spec.n_targets,)
         self._spec = spec
         self.lags_ = np.arange(first, last + 1)
+        self.sample_shape_ = spec.sample_shape  # of the weights: lags, features
         self.n_features_in_ = spec.sample_shape[1]
         self.moments_ = moments
         self.coef_ = np.reshape(fitted.coef, (*targets, *spec.sample_shape))
         self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
         self.patterns_ = np.reshape(fitted.patterns, self.coef_.shape)
-        self.mode_ranks_ = ranks_of(self.coef_, 2, shares_modes=self.target_mode)
         self.objective_ = fitted.objective
         self.dual_gap_ = fitted.gap
         self.n_iter_ = fitted.n_iter

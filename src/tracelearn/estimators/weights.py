@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.arrays.tensors import mode_factors, n_rank
-from tracelearn.samples.modes import to_dataset
+from tracelearn.samples.modes import Mode, to_dataset
 
 __all__ = ["NamedWeights", "WeightsInModes", "as_tensors", "factors_of", "ranks_of", "target_names"]
 
@@ -28,6 +30,25 @@ class NamedWeights:
     sample_shape_: tuple[int, ...]
     coef_tensor_: Any
     patterns_: Any
+    _spec: Any
+
+    def name_modes(self, modes: Sequence[Mode]) -> Self:
+        """Name the modes of samples after ``fit``, where the samples brought no names or others.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from tracelearn import TraceNormRegressor
+        >>> from tracelearn.samples.modes import Mode
+        >>> X = np.random.default_rng(0).normal(size=(50, 3, 4))
+        >>> channel, time = Mode("channel", np.array(["C3", "Cz", "C4"])), Mode("time", np.arange(4) / 10, "s")
+        >>> TraceNormRegressor().fit(X, X[:, 1, 2]).name_modes([channel, time]).to_xarray()["coef"].dims
+        ('channel', 'time')
+        """
+        check_is_fitted(self)
+        self._spec = replace(self._spec, modes=tuple(modes))
+        self.modes_ = tuple(modes)
+        return self
 
     def to_xarray(self) -> Any:
         """Return ``coef`` and ``patterns`` as a Dataset of xarray, with the names and coordinates of the samples of ``fit``.

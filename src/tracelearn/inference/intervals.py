@@ -264,7 +264,7 @@ def bootstrap(
     refuse(
         not is_trace_norm_model(model),
         f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: of a search pass its "
-        "linear_estimator() with transform(X).",
+        "linear_estimator() with joined_views(X).",
     )
     X, y, _ = unnamed(X, y)
     X, labels = to_numpy(X), read_labels(X, y)

@@ -163,7 +163,7 @@ def map_test(
     refuse(
         not shares_system(model),
         f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: of a "
-        "search pass its linear_estimator() with transform(X).",
+        "search pass its linear_estimator() with joined_views(X).",
     )
     X, y, modes = unnamed(X, y)
     reading = Reading.of(model, X, y, confounds)

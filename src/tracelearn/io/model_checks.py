@@ -223,6 +223,9 @@ def _check_estimator(model: BaseEstimator) -> None:
     parameter = bad_parameter(model)
     expect(parameter is None, f"a parameter {parameter} that cannot be")
     attributes = vars(model)
+    for name in ("loss", "penalty", "solver"):  # names, or objects that ``fit`` looks at itself
+        is_container = isinstance(attributes.get(name), list | tuple | dict | np.ndarray)
+        expect(not is_container, f"a parameter {name} that cannot be")
     for name, is_good in _FITTED.items():
         expect(name not in attributes or is_good(attributes[name]), f"{name} that does not fit")
     if "coef_" in attributes:
@@ -259,16 +262,24 @@ def _check_linear(model: TraceNormModel) -> None:
     expect(model.coef_.shape in ((*targets, *shape), (*targets, math.prod(shape))), "coef_ of another shape")
     expect(model.patterns_.shape == (*targets, *shape), "patterns_ of another shape")
     expect(_n_confounds(model) == 0 or model.confound_coef_.shape[:-1] == targets, "confound_coef_ of another shape")
-    if hasattr(model, "classes_"):  # two classes have one weight tensor
-        n_classes = len(model.classes_)
-        expect(targets == (n_classes - (n_classes == 2),), f"{n_classes} classes with other weights")
     _check_mode_weights(model)
+    _check_targets(model)
+    for part in vars(model).values():
+        if isinstance(part, WarmStart):
+            expect(part.solution.W.size == model.coef_.size, "a solution of other weights")
+
+
+def _check_targets(model: Any) -> None:
+    """Compare the intercepts of a fitted model with its classes, and both with what is known of samples and targets."""
+    targets = np.shape(model.intercept_)
+    if hasattr(model, "classes_"):
+        n_classes = len(model.classes_)
+        n_columns = 1 if n_classes == 2 else n_classes
+        expect(n_classes > 1 and targets == (n_columns,), f"{n_classes} classes with other weights")
     for part in vars(model).values():
         if isinstance(part, Spec):
-            is_same = (part.sample_shape, part.n_confounds) == (shape, _n_confounds(model))
+            is_same = (part.sample_shape, part.n_confounds) == (model.sample_shape_, _n_confounds(model))
             expect(is_same and part.n_targets == math.prod(targets), "weights of other samples")
-        elif isinstance(part, WarmStart):
-            expect(part.solution.W.size == model.coef_.size, "a solution of other weights")
 
 
 def _check_mode_weights(model: TraceNormModel) -> None:
@@ -319,6 +330,7 @@ def _check_search(model: TensorRegressor | TensorClassifier) -> None:
         return
     missing = [name for name in _OF_SEARCH if name not in attributes]
     expect(not missing, f"a fitted search without {', '.join(missing)}")
+    _check_targets(model)
     for name in ("view_factors_", "coef_by_view_", "patterns_by_view_"):
         expect(attributes[name].keys() == model.views_.keys(), f"{name} of other views")
     expect(all(isinstance(view, str) for view in (*model.views_, *model.view_shares_)), "views without names")

@@ -1,23 +1,30 @@
-"""Fitted models as ONNX graphs, which run wherever there is a runtime, without Python."""
+"""Fitted models as ONNX graphs, which run wherever there is a runtime, without Python.
+
+A graph shows samples as the steps of a pipeline and the views of a search do, multiplies them by weights, and makes predictions
+of the scores. All is computed in double precision; what a graph returns is rounded to the precision of its input.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
-from tracelearn.estimators.base import TraceNormModel
+from tracelearn.estimators.base import LinearModel
+from tracelearn.fitting import loss_named
 from tracelearn.io.onnx_views import Nodes, add_nodes
 from tracelearn.io.writing import write_atomically
-from tracelearn.losses import LogLoss, Loss, Multinomial, Poisson
+from tracelearn.losses import LogLoss, Loss, Poisson
 from tracelearn.optional import require
 from tracelearn.search.estimators import TensorSearch
 
@@ -26,53 +33,25 @@ __all__ = ["to_onnx"]
 # Old enough for every runtime of the last years; the pair belongs together.
 _OPSET, _IR = 17, 8
 
-
-# Text of a graph: what is computed of X and of constants. Two classes have one score, and so has a single target.
-_SCORES = """
-    numbers = CastLike (X, coef)
-    flat = Flatten <axis = 1> (numbers)
-    product = MatMul (flat, coef)
-    linear = Add (product, intercept)
-"""
-_ONE, _SEVERAL = "{0} = Squeeze (linear, axis)", "{0} = Identity (linear)"
-_LABEL = {
-    True: """
-        is_second = Greater (scores, zero)
-        index = Cast <to = 7> (is_second)
-    """,  # 7 are whole numbers of 64 bits
-    False: "index = ArgMax <axis = 1, keepdims = 0> (linear)",
-}
-_PROBABILITIES = {
-    # Both probabilities are computed from the score: one minus the other would lose the digits of small ones.
-    True: """
-        second = Sigmoid (linear)
-        negative = Neg (linear)
-        first = Sigmoid (negative)
-        probabilities = Concat <axis = 1> (first, second)
-    """,
-    False: "probabilities = Softmax <axis = 1> (linear)",
-}
-_DOUBLE = 11
-_KINDS = {"float16": "float16", "float32": "float", "float64": "double", "int64": "int64", "object": "string"}
+_DOUBLE, _INT64 = 11, 7  # ONNX's numbers of these types
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: Any = None) -> Any:
     """Translate a fitted model into an ONNX graph.
 
     The input ``X`` has shape (n_samples, I1, ..., IN). The output ``prediction`` is what ``predict`` returns, with labels as
-    integers or text; classifiers also have ``scores``, as ``decision_function``, and with the logistic loss ``probabilities``,
-    as ``predict_proba``.
+    integers or text; classifiers also have ``scores``, as ``decision_function``, and with the logistic loss or after a search
+    ``probabilities``, as ``predict_proba``.
 
     Parameters
     ----------
-    model : TraceNormRegressor, TraceNormClassifier, TensorRegressor, TensorClassifier, or a Pipeline
+    model : TraceNormRegressor, TraceNormClassifier, one of these with CV, TensorRegressor, TensorClassifier, or a Pipeline
         The views of a search, and the steps of a Pipeline before the model, are transformers of this package; any other is
         refused. They become part of the graph.
     path : str or path, default=None
         File to write as well; one that is there is replaced.
     dtype : "float32", "float64", or a dtype such as np.float32, default=None
-        The precision of ``X``; by default that of ``coef_``. Transformers compute in double precision, the model in that of
-        ``coef_``.
+        The precision of ``X`` and of numbers that are returned; by default that of the weights.
 
     Returns
     -------
@@ -87,84 +66,62 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     >>> graph.input[0].name, [output.name for output in graph.output]
     ('X', ['prediction'])
     """
-    onnx = require("onnx", "onnx")
+    require("onnx", "onnx")
     *steps, last = model.named_steps.values() if isinstance(model, Pipeline) else [model]
     refuse(
-        not isinstance(last, TraceNormModel | TensorSearch),
+        not isinstance(last, LinearModel | TensorSearch),
         "Expected a TraceNormRegressor, a TraceNormClassifier or a search, alone or at the end of a Pipeline of transformers "
         f"of this package, got {type(last).__name__}: a graph has no such step.",
     )
     check_is_fitted(last)
-    linear = getattr(last, "best_estimator_", last)
     refuse(
-        hasattr(linear, "confound_coef_"),
+        hasattr(last, "confound_coef_"),
         "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them.",
     )
-    views = [step for step in (*steps, getattr(last, "features_", None)) if step not in (None, "passthrough")]
-    precision = _precision(dtype)
-    built = _build(onnx, views, linear, precision)
+    transformers = [step for step in steps if step not in (None, "passthrough")]
+    built = _build(transformers, last, _precision(dtype))
     if path is not None:
         write_atomically(path, built.SerializeToString())
     return built
 
 
-def _precision(dtype: Any) -> str | None:
-    """Return the name of a precision that is given as NumPy takes it: by name, by type or as a dtype."""
+def _precision(dtype: Any) -> np.dtype[Any] | None:
+    """Read a precision that is given as NumPy takes it: by name, by type or as a dtype."""
     if dtype is None:
         return None
-    try:
-        name = str(np.dtype(dtype))
-    except TypeError:
-        name = ""
-    refuse(
-        name not in ("float32", "float64"),
-        f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.",
-    )
-    return name
+    precision: np.dtype[Any] | None = None
+    with suppress(TypeError):
+        precision = np.dtype(dtype)
+    if precision not in (np.float32, np.float64):
+        raise ValueError(f"Expected dtype to be 'float32', 'float64' or None, got {dtype!r}: choose one of them.")
+    return precision
 
 
-def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -> Any:
-    """Write the text of a graph, parse it, put the nodes of transformers before its own, and let ONNX check the model."""
-    transformed, before = _transformed(views)
-    intercept = np.atleast_1d(to_numpy(model.intercept_))
-    coef = to_numpy(model.coef_tensor_).reshape(len(intercept), *model.sample_shape_)
-    precision = precision or coef.dtype.name
-    sample_shape = model.sample_shape_ if not views else views[0].sample_shape_
-    if getattr(model, "_class_map", None) is not None:  # linear in the scores, and so in samples
-        class_map = to_numpy(model._class_map)
-        coef = np.tensordot(class_map[:-1].T, coef, 1)
-        intercept = intercept @ class_map[:-1] + class_map[-1]
-    kind = _KINDS[coef.dtype.name]
-    count = len(intercept)
-    constants = {"coef": coef.reshape(count, -1).T, "intercept": intercept.astype(coef.dtype), "axis": np.array([1])}
-    if hasattr(model, "classes_"):
-        labels = _labels(to_numpy(model.classes_))
-        is_one = count == 1
-        constants |= {"classes": labels, "zero": np.zeros((), coef.dtype)}
-        nodes = [_SCORES, (_ONE if is_one else _SEVERAL).format("scores"), _LABEL[is_one]]
-        nodes += ["prediction = Gather <axis = 0> (classes, index)"]
-        outputs = [f"{_KINDS[labels.dtype.name]}[n_samples] prediction"]
-        outputs += [f"{kind}[n_samples{'' if is_one else f', {count}'}] scores"]
-        if isinstance(model._loss(), LogLoss | Multinomial):  # other losses with probabilities are not translated
-            nodes += [_PROBABILITIES[is_one]]
-            outputs += [f"{kind}[n_samples, {len(labels)}] probabilities"]
+def _build(transformers: Sequence[Any], model: Any, precision: np.dtype[Any] | None) -> Any:
+    """Add all nodes of a graph, one after the other, and let ONNX check the whole."""
+    weights = _weights_by_view(model)
+    precision = precision or weights[0][1].dtype
+    nodes = Nodes()
+    T = nodes.add("Cast", "X", to=_DOUBLE)
+    for transformer in transformers:
+        T = add_nodes(nodes, transformer, T)
+        # As in a Pipeline, where a step returns the precision that it was given.
+        T = nodes.add("Cast", nodes.add("CastLike", T, "X"), to=_DOUBLE)
+    scores = _scores(nodes, model, weights, T)
+    if isinstance(model, ClassifierMixin):
+        outputs = _outputs_of_classes(nodes, model, scores, precision)
     else:
-        nodes = [_SCORES, (_ONE if model._single else _SEVERAL).format("linked"), _link(model._loss())]
-        outputs = [f"{kind}[n_samples{'' if model._single else f', {count}'}] prediction"]
-    nodes = [node.replace("(X,", f"({transformed},") for node in nodes]
-    sample = ", ".join(map(str, ("n_samples", *sample_shape)))
-    text = f"{type(model).__name__} ({_KINDS[precision]}[{sample}] X) => ({', '.join(outputs)}) {{ {' '.join(nodes)} }}"
-    graph = require("onnx.parser", "onnx").parse_graph(text)
-    after = list(graph.node)
-    del graph.node[:]
-    graph.node.extend([*before.nodes, *after])
-    graph.initializer.extend(before.constants)
-    hold = require("onnx.numpy_helper", "onnx").from_array
-    used = {name for node in after for name in node.input}
-    graph.initializer.extend(
-        hold(np.ascontiguousarray(values), name) for name, values in constants.items() if name in used
+        outputs = _outputs_of_numbers(nodes, model, scores, precision)
+
+    onnx, helper = require("onnx", "onnx"), require("onnx.helper", "onnx")
+    sample_shape = (transformers[0] if transformers else model).sample_shape_
+    graph = helper.make_graph(
+        nodes.nodes,
+        type(model).__name__,
+        [_value_info("X", precision, ("n_samples", *sample_shape))],
+        outputs,
+        nodes.constants,
     )
-    helper = require("onnx.helper", "onnx")
     built = helper.make_model(
         graph,
         opset_imports=[helper.make_opsetid("", _OPSET)],
@@ -176,29 +133,99 @@ def _build(onnx: Any, views: Sequence[Any], model: Any, precision: str | None) -
     return built
 
 
-def _transformed(views: Sequence[Any]) -> tuple[str, Nodes]:
-    """Make the nodes of transformers, each in double precision and rounded to that of X; return the name of the result."""
-    nodes = Nodes()
-    T = "X"
-    for view in views:
-        wide = nodes.add("Cast", T, to=_DOUBLE)
-        T = nodes.add("CastLike", add_nodes(nodes, view, wide), "X")
-    return T, nodes
+# --- scores -------------------------------------------------------------------------------------------------------------
 
 
-def _link(loss: Loss) -> str:
-    """Write the node that turns scores into predictions, by the inverse link of the loss."""
+def _weights_by_view(model: LinearModel | TensorSearch) -> list[tuple[Any, NDArray[Any]]]:
+    """List each view of a model, None for the sample as it is, and its weights as columns (p, K)."""
+    if isinstance(model, TensorSearch):
+        pairs = [(model.views_[name], coef) for name, coef in model.coef_by_view_.items()]
+    else:
+        pairs = [(None, model.coef_)]
+    n_scores = np.size(to_numpy(model.intercept_))
+    return [(view, to_numpy(coef).reshape(n_scores, -1).T) for view, coef in pairs]
+
+
+def _scores(nodes: Nodes, model: Any, weights: Sequence[tuple[Any, NDArray[Any]]], T: str) -> str:
+    """Add what makes scores (n, K) of tensors: the sum over views of products, and the map between classes."""
+    scores = nodes.constant(np.atleast_1d(to_numpy(model.intercept_)))
+    for view, columns in weights:
+        shown = T if view is None else add_nodes(nodes, view, T)
+        product = nodes.add("MatMul", nodes.add("Flatten", shown, axis=1), nodes.constant(columns))
+        scores = nodes.add("Add", product, scores)
+    class_map: Array | None = getattr(model, "class_map_", None)
+    if class_map is not None:
+        between = to_numpy(class_map)
+        scores = nodes.add("MatMul", scores, nodes.constant(between[:-1]))
+        scores = nodes.add("Add", scores, nodes.constant(between[-1]))
+    return scores
+
+
+# --- predictions --------------------------------------------------------------------------------------------------------
+
+
+def _outputs_of_numbers(nodes: Nodes, model: Any, scores: str, precision: np.dtype[Any]) -> list[Any]:
+    """Add what makes predictions of scores (n, K); a single target has no axis."""
+    is_single = np.ndim(model.intercept_) == 0
+    loss = loss_named(model.loss, for_classes=False)
     if type(loss).inverse_link is Poisson.inverse_link:
-        return "prediction = Exp (linked)"
-    refuse(
-        type(loss).inverse_link is not Loss.inverse_link,
-        f"Expected a loss whose link a graph has, identity or exponential, got {loss!r}: export a model with another loss.",
-    )
-    return "prediction = Identity (linked)"
+        scores = nodes.add("Exp", scores)
+    elif type(loss).inverse_link is not Loss.inverse_link:
+        raise ValueError(
+            f"Expected a loss whose link a graph has, identity or exponential, got {loss!r}: export a model with another loss."
+        )
+    if is_single:
+        scores = nodes.add("Squeeze", scores, nodes.indices([1]))
+    nodes.add("CastLike", scores, "X", output="prediction")
+    shape = ("n_samples",) if is_single else ("n_samples", len(model.intercept_))
+    return [_value_info("prediction", precision, shape)]
+
+
+def _outputs_of_classes(nodes: Nodes, model: Any, scores: str, precision: np.dtype[Any]) -> list[Any]:
+    """Add what makes labels, scores and probabilities of scores (n, K); of two classes there is one, for the second."""
+    labels = _labels(to_numpy(model.classes_))
+    n_scores = np.size(to_numpy(model.intercept_))
+    score_shape: tuple[Any, ...] = ("n_samples", n_scores)
+    probabilities = _probabilities(nodes, model, scores)
+    if n_scores == 1:
+        score_shape = ("n_samples",)
+        scores = nodes.add("Squeeze", scores, nodes.indices([1]))
+    rounded = nodes.add("CastLike", scores, "X", output="scores")
+    if n_scores == 1:
+        is_second = nodes.add("Greater", rounded, nodes.add("CastLike", nodes.constant(0.0), "X"))
+        index = nodes.add("Cast", is_second, to=_INT64)
+    else:
+        index = nodes.add("ArgMax", rounded, axis=1, keepdims=0)
+    nodes.add("Gather", nodes.constant(labels, labels.dtype), index, axis=0, output="prediction")
+    outputs = [_value_info("prediction", labels.dtype, ("n_samples",)), _value_info("scores", precision, score_shape)]
+    if probabilities is not None:
+        nodes.add("CastLike", probabilities, "X", output="probabilities")
+        outputs.append(_value_info("probabilities", precision, ("n_samples", len(labels))))
+    return outputs
+
+
+def _probabilities(nodes: Nodes, model: Any, scores: str) -> str | None:
+    """Add the probabilities of classes, where the model has some that a graph can compute: the softmax of linear functions."""
+    n_scores = np.size(to_numpy(model.intercept_))
+    score_of_class = np.array([[-0.5, 0.5]]) if n_scores == 1 else np.eye(n_scores)
+    if isinstance(model, TensorSearch):
+        slope, offsets = model.calibration_slope_, to_numpy(model.calibration_offsets_)
+    elif isinstance(loss_named(model.loss, for_classes=True), LogLoss):
+        slope, offsets = 1.0, np.zeros(len(model.classes_))
+    else:
+        return None
+    logits = nodes.add("MatMul", scores, nodes.constant(slope * score_of_class))
+    return nodes.add("Softmax", nodes.add("Add", logits, nodes.constant(offsets)), axis=1)
 
 
 def _labels(classes: NDArray[Any]) -> NDArray[Any]:
-    """Convert labels to a type that a graph can hold: whole numbers, numbers or text."""
+    """Make of labels what a graph can hold: whole numbers, numbers or text."""
     if classes.dtype.kind in "iub":
         return classes.astype(np.int64)
     return classes if classes.dtype.kind == "f" else np.array([str(label) for label in classes], dtype=object)
+
+
+def _value_info(name: str, dtype: Any, shape: Sequence[Any]) -> Any:
+    """Describe an input or output of a graph."""
+    helper = require("onnx.helper", "onnx")
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)

@@ -51,12 +51,12 @@ class Nodes:
         self.constants: list[Any] = []
         self.names = (f"{prefix}_{count}" for count in itertools.count())
 
-    def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node and return the name of its output."""
-        output = next(self.names)
+    def add(self, operator: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        """Add a node and return the name of its output, a new one unless it is given."""
+        name = next(self.names) if output is None else output
         helper = require("onnx.helper", "onnx")
-        self.nodes.append(helper.make_node(operator, list(inputs), [output], **attributes))
-        return output
+        self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
+        return name
 
     def constant(self, values: Any, dtype: Any = np.float64) -> str:
         """Add a constant and return its name."""

@@ -178,7 +178,7 @@ def check_model(estimator: Any, attribute: str) -> Any:
     """Refuse what is not a fitted model of ours; return an attribute of it."""
     check_is_fitted(estimator)
     value = getattr(estimator, attribute, None)  # of several views there are no factors
-    if attribute in _IN_MODES and hasattr(estimator, "views_") and not _are_in_modes(estimator, attribute):
+    if attribute in _IN_MODES and not _are_in_modes(estimator):
         raise ValueError(
             f"Expected weights in the modes of samples, got those of views of them ({', '.join(estimator.views_)}): draw them "
             "with ViewsDisplay."
@@ -191,14 +191,9 @@ def check_model(estimator: Any, attribute: str) -> Any:
     return value
 
 
-def _are_in_modes(estimator: Any, attribute: str) -> bool:
-    """Tell whether weights, patterns or factors are in the modes of samples; those of a view need not be."""
-    shape = tuple(estimator.sample_shape_)
-    if attribute == "mode_factors_":
-        sizes = tuple(len(factors) for factors, _ in getattr(estimator, attribute, ()))
-    else:
-        sizes = tuple(np.shape(estimator.coef_tensor_ if attribute == "coef_" else estimator.patterns_))
-    return sizes[len(sizes) - len(shape) :] == shape
+def _are_in_modes(estimator: Any) -> bool:
+    """Tell whether weights are in the modes of samples; those of a view need not be."""
+    return not hasattr(estimator, "views_") or bool(estimator.is_linear_)
 
 
 @dataclass(frozen=True, eq=False)

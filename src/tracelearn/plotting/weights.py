@@ -305,7 +305,9 @@ class WeightsDisplay:
         self.lines_: list[Any] = []
         self.colorbar_: Any = None
         if len(self.modes) == 1:
-            self._plot_lines(ax)
+            self.axes_ = open_axes(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
+            self.figure_ = self.axes_[0].figure
+            self.lines_ = self._draw_lines(self.axes_[0])
             return self
         rows, columns = _image_modes(modes, len(self.modes))
         others = [n for n in range(len(self.modes)) if n not in (rows, columns)]
@@ -345,14 +347,13 @@ class WeightsDisplay:
             where = ", ".join(self.modes[n].entry(i) for n, i in zip(others, cut, strict=True))
         return "\n".join(part for part in (target, where) if part)
 
-    def _plot_lines(self, ax: Any) -> None:
-        self.axes_ = open_axes(ax, (1, 1), (5.6, 3.6), "a single one for all lines")
-        self.figure_ = self.axes_[0].figure
-        (axes,) = self.axes_
-        self.lines_ = draw_over(self.modes[0], axes, self.tensors, self.targets)
+    def _draw_lines(self, axes: Any) -> list[Any]:
+        """Draw weights of order 1 as lines, and return these."""
+        lines = draw_over(self.modes[0], axes, self.tensors, self.targets)
         axes.set_ylabel(self.quantity)
         if any(self.targets):
             legend_above(axes)
+        return lines
 
     def _label_edges(self, grid: tuple[int, int]) -> None:
         """Leave labels only at the left and the lower edge: within, they would repeat."""

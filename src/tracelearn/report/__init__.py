@@ -1,24 +1,35 @@
-"""Pages for people: about one model, what it is, how well it does, what it has learned, how to repeat it; about one result."""
+"""Pages for people: about one model, what it is, how well it does, what it has learned, how to repeat it; about one result.
+
+What is shown are frozen values (``facts``, ``scores``, ``numbers``) and sentences (``words``); how it looks are templates.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from tracelearn.arrays.array_api import to_numpy
 from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.views import what_was_found
-from tracelearn.report.model import gather
-from tracelearn.report.page import Evaluation, render
+from tracelearn.report.facts import gather
+from tracelearn.report.page import render
 from tracelearn.report.result import result_page, write_result_page
-from tracelearn.report.scores import compare
+from tracelearn.report.scores import Evaluation, compare
+from tracelearn.report.words import Study
 from tracelearn.samples.samples import unnamed
 
-__all__ = ["model_page", "result_page", "what_was_found", "write_model_page", "write_result_page"]
+__all__ = ["Study", "model_page", "result_page", "what_was_found", "write_model_page", "write_result_page"]
 
 
 def model_page(
-    model: Any, X: Any = None, y: Any = None, *, mode_names: Any = None, coordinates: Any = None, units: Any = None
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    mode_names: Any = None,
+    coordinates: Any = None,
+    units: Any = None,
+    target_names: Any = None,
+    study: Study | None = None,
 ) -> str:
     """Return the page of a fitted model: one HTML text with everything in it, which loads nothing.
 
@@ -31,26 +42,31 @@ def model_page(
     mode_names, units : sequences of N str or None, default=None
     coordinates : sequence of N arrays or None, default=None
         Numbers are drawn as lines, names as stems; None counts from 0.
+    target_names : sequence of K str, default=None
+        What numbers that are predicted are called; classes have names.
+    study : Study, default=None
+        What the paragraph for a methods section tells and a model does not know: the number of samples, of groups, and a
+        permutation test.
 
     Examples
     --------
     >>> from tracelearn import TraceNormRegressor
     >>> from tracelearn.datasets import make_low_rank_regression
-    >>> from tracelearn.report import model_page
+    >>> from tracelearn.report import Study, model_page
     >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, random_state=0)
     >>> model = TraceNormRegressor(alpha=1.0).fit(X[:200], y[:200])
-    >>> html = model_page(model, X[200:], y[200:], mode_names=("channel", "time"))
-    >>> "A linear model of a number" in html, "http://" in html.replace("http://www.w3.org/2000/svg", "")
-    (True, False)
+    >>> html = model_page(model, X[200:], y[200:], mode_names=("channel", "time"), study=Study(n_samples=200))
+    >>> "A linear model of a number" in html, "n = 200" in html, "http://" in html.replace("http://www.w3.org/2000/svg", "")
+    (True, True, False)
     """
-    facts = gather(model, mode_names=mode_names, coordinates=coordinates, units=units)
+    facts = gather(model, mode_names=mode_names, coordinates=coordinates, units=units, target_names=target_names)
     if X is None:
-        return render(facts)
-    y = unnamed(X, y)[1]
+        return render(facts, study=study)
+    X, y, _ = unnamed(X, y, getattr(model, "modes_", None))
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
-    result = compare(model, y, to_numpy(model.predict(X)))
-    return render(facts, Evaluation(result, f"{result.total:,} samples"))
+    result = compare(y, model.predict(X), getattr(model, "classes_", None))
+    return render(facts, Evaluation(result, f"{result.total:,} samples"), study)
 
 
 def write_model_page(model: Any, path: str | os.PathLike[str], X: Any = None, y: Any = None, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""A page about one result of ``tracelearn.inference``: what was found in a sentence, its figure, its numbers."""
+"""A page about one result of ``tracelearn.inference``: what was result in a sentence, its figure, its numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import os
 import re
 from dataclasses import fields
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from tracelearn.inference import Bootstrap, Comparison, Decoding, MapTest, PermutationTest
 from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.canvas import picture
-from tracelearn.report.pages import document, table
+from tracelearn.report.pages import document
 from tracelearn.samples.modes import Mode
 
 __all__ = ["result_page", "write_result_page"]
@@ -61,12 +60,12 @@ _WORDS_OF_DRAWS = {
 _MOST_NUMBERS = 200  # of an array that is listed; of a larger one the page tells the range
 
 
-def result_page(found: Any, title: str | None = None, **options: Any) -> str:
+def result_page(result: Any, title: str | None = None, **options: Any) -> str:
     """Return the page of a result: one HTML text with everything in it, which loads nothing.
 
     Parameters
     ----------
-    found : what a function of ``tracelearn.inference`` returned
+    result : what a function of ``tracelearn.inference`` returned
     title : str, default=None
         None is what was done.
     **options : those of the ``plot`` of the result, such as ``times`` of a time course
@@ -77,28 +76,33 @@ def result_page(found: Any, title: str | None = None, **options: Any) -> str:
     >>> from tracelearn.inference import PermutationTest
     >>> from tracelearn.report import result_page
     >>> null = np.random.default_rng(0).normal(0.5, 0.05, size=99)
-    >>> found = PermutationTest(0.9, 0.01, null, "targets of all samples", None, "batch", "accuracy")
-    >>> page = result_page(found)
+    >>> result = PermutationTest(0.9, 0.01, null, "targets of all samples", None, "batch", "accuracy")
+    >>> page = result_page(result)
     >>> "accuracy 0.900, p = 0.01 from 99 permutations" in page, "data:image/png;base64," in page
     (True, True)
     """
-    if not isinstance(found, _RESULTS):
+    if not isinstance(result, _RESULTS):
         names = ", ".join(kind.__name__ for kind in _RESULTS)
-        raise ValueError(f"Expected a result of tracelearn.inference, one of {names}, got {type(found).__name__}.")
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(found).__name__).capitalize()
-    title = name if title is None else title
-    said = "".join(f"<p>{escape(line)}.</p>" for line in str(found).splitlines())
-    values = {field.name: getattr(found, field.name) for field in fields(found)}
-    words = _WORDS | (_WORDS_OF_DRAWS if isinstance(found, Bootstrap) else {})
-    shown = {words.get(key, key.replace("_", " ")): _shown(value) for key, value in values.items() if value is not None}
-    rows = [[escape(what), value] for what, value in shown.items()]
-    drawn = base64.b64encode(picture(found.plot(**options), "png", dpi=144, bbox_inches="tight")).decode()
-    figure = f'<figure><img alt="{escape(name)}" src="data:image/png;base64,{drawn}"></figure>'
-    body = f'<p class="kicker">{escape(name)}</p><h1>{escape(title)}</h1>{said}{figure}{table(["what", "found"], rows)}'
-    return document(title, body, "figure img { max-width: 100%; background: white; }")
+        raise ValueError(f"Expected a result of tracelearn.inference, one of {names}, got {type(result).__name__}.")
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(result).__name__).capitalize()
+    words = _WORDS | (_WORDS_OF_DRAWS if isinstance(result, Bootstrap) else {})
+    rows = []
+    for field in fields(result):
+        value = getattr(result, field.name)
+        if value is not None:
+            rows.append((words.get(field.name, field.name.replace("_", " ")), _lines(value)))
+    figure = picture(result.plot(**options), "png", dpi=144, bbox_inches="tight")
+    values = {
+        "kind": kind,
+        "title": kind if title is None else title,
+        "sentences": str(result).splitlines(),
+        "figure": base64.b64encode(figure).decode(),
+        "rows": rows,
+    }
+    return document("result", values)
 
 
-def write_result_page(found: Any, path: str | os.PathLike[str], title: str | None = None, **options: Any) -> None:
+def write_result_page(result: Any, path: str | os.PathLike[str], title: str | None = None, **options: Any) -> None:
     """Write the page of a result to a file; all other parameters are those of ``result_page``.
 
     Examples
@@ -107,26 +111,25 @@ def write_result_page(found: Any, path: str | os.PathLike[str], title: str | Non
     >>> import numpy as np
     >>> from tracelearn.inference import Decoding
     >>> from tracelearn.report import write_result_page
-    >>> found = Decoding(np.array([[0.5, 0.9], [0.5, 0.7]]), np.arange(2), "accuracy", "batch")
+    >>> result = Decoding(np.array([[0.5, 0.9], [0.5, 0.7]]), np.arange(2), "accuracy", "batch")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_result_page(found, pathlib.Path(folder) / "course.html", times=[0.1, 0.2])
+    ...     write_result_page(result, pathlib.Path(folder) / "course.html", times=[0.1, 0.2])
     ...     [file.name for file in pathlib.Path(folder).iterdir()]
     ['course.html']
     """
-    write_atomically(path, result_page(found, title, **options).encode())
+    write_atomically(path, result_page(result, title, **options).encode())
 
 
-def _shown(value: Any) -> str:
-    """Write a number, a text, or an array, of which a large one is described by its shape and its range."""
+def _lines(value: Any) -> list[str]:
+    """Write a number, a text, or an array, a line for each row; a large array is described by its shape and its range."""
     if isinstance(value, Mode):
         first, last = (str(end) if value.has_names else f"{end:.4g}" for end in value.values[[0, -1]])
-        return escape(f"{value.label}, from {first} to {last}")
+        return [f"{value.label}, from {first} to {last}"]
     if isinstance(value, tuple):
-        return "; ".join(_shown(own) for own in value)
+        return ["; ".join(" ".join(_lines(member)) for member in value)]
     if not isinstance(value, np.ndarray):
-        return escape(f"{value:.4g}" if isinstance(value, float) else str(value))
+        return [f"{value:.4g}" if isinstance(value, float) else str(value)]
     if value.size > _MOST_NUMBERS or value.ndim > 2:
         shape = " × ".join(map(str, value.shape))
-        return f"{shape} numbers from {np.min(value):.4g} to {np.max(value):.4g}"
-    rows = value if value.ndim == 2 else value[None]
-    return "<br>".join(", ".join(f"{number:.4g}" for number in row) for row in rows)
+        return [f"{shape} numbers from {np.min(value):.4g} to {np.max(value):.4g}"]
+    return [", ".join(f"{number:.4g}" for number in row) for row in np.atleast_2d(value)]

@@ -13,7 +13,7 @@ from sklearn.metrics import confusion_matrix
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
 
-__all__ = ["Confusion", "Folds", "Residuals", "compare", "in_words"]
+__all__ = ["Confusion", "Evaluation", "Folds", "Residuals", "compare", "in_words"]
 
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
 _MOST_POINTS = 2000
@@ -27,7 +27,6 @@ class Folds:
     mean: float
     standard_error: float
     count: int
-    is_optimistic: bool  # alpha was chosen on the same folds
     baseline: float  # the mean score of a guess that ignores the samples
 
 
@@ -51,8 +50,8 @@ class Confusion:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % of intervals made so contain the accuracy on all samples of the kind, if these are independent."""
-        found = binomtest(int(np.trace(self.counts)), self.total).proportion_ci(method="wilson")
-        return float(found.low), float(found.high)
+        interval = binomtest(int(np.trace(self.counts)), self.total).proportion_ci(method="wilson")
+        return float(interval.low), float(interval.high)
 
     @property
     def headline(self) -> tuple[str, float, str, float]:
@@ -72,20 +71,20 @@ class Confusion:
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """What was predicted and what was left over, both of shape (n, K)."""
+    """What was predicted, and measured minus predicted, both of shape (n, K)."""
 
     predicted: Array
-    left: Array
+    residuals: Array
 
     @property
     def total(self) -> int:
         """The number of samples."""
-        return len(self.left)
+        return len(self.residuals)
 
     @property
     def r2(self) -> float:
         """The share of variance that is explained, the mean over targets."""
-        return r_squared(self.predicted + self.left, self.predicted)
+        return r_squared(self.predicted + self.residuals, self.predicted)
 
     @property
     def headline(self) -> tuple[str, float, str, float]:
@@ -95,14 +94,16 @@ class Residuals:
     @property
     def rmse(self) -> Array:
         """The root of the mean squared residual of each target."""
-        return np.sqrt(np.mean(self.left**2, axis=0))
+        return np.sqrt(np.mean(self.residuals**2, axis=0))
 
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of R², by the delta method; None where the target does not vary."""
-        truth = self.predicted + self.left
-        spread, error = (truth - truth.mean(axis=0)) ** 2, self.left**2
-        variance, mse = spread.mean(axis=0), error.mean(axis=0)
+        truth = self.predicted + self.residuals
+        spread = (truth - truth.mean(axis=0)) ** 2
+        error = self.residuals**2
+        variance = spread.mean(axis=0)
+        mse = error.mean(axis=0)
         if self.total < 3 or np.any(variance == 0.0):
             return None
         # How much each sample moves R², to first order.
@@ -112,29 +113,37 @@ class Residuals:
 
     def points(self) -> tuple[Array, Array]:
         """Return what a scatter plot shows: at most 2,000 samples, at equal distances in their order."""
-        kept = np.unique(np.linspace(0, self.total - 1, min(self.total, _MOST_POINTS)).round().astype(int))
-        return self.predicted[kept], self.left[kept]
+        shown = np.unique(np.linspace(0, self.total - 1, min(self.total, _MOST_POINTS)).round().astype(int))
+        return self.predicted[shown], self.residuals[shown]
 
     def histogram(self, target: int) -> tuple[Array, Array]:
         """Count the residuals of one target in equal bins; return counts and edges."""
-        left = self.left[:, target]
-        size = float(np.max(np.abs(left)))
-        if np.ptp(left) <= 1e-12 * size:  # all alike but for rounding: no two bins would differ
+        residuals = self.residuals[:, target]
+        size = float(np.max(np.abs(residuals)))
+        if np.ptp(residuals) <= 1e-12 * size:  # all alike but for rounding: no two bins would differ
             reach = 0.5 * size or 0.5
-            return np.histogram(left, 1, (float(left[0]) - reach, float(left[0]) + reach))
-        edges = np.histogram_bin_edges(left, "auto")
-        bins = min(len(edges) - 1, _MOST_BARS)
-        return np.histogram(left, bins)
+            return np.histogram(residuals, 1, (float(residuals[0]) - reach, float(residuals[0]) + reach))
+        n_bins = len(np.histogram_bin_edges(residuals, "auto")) - 1
+        return np.histogram(residuals, min(n_bins, _MOST_BARS))
 
 
-def compare(model: Any, truth: Any, predicted: Any) -> Confusion | Residuals:
-    """Compare predictions with the truth: labels as a table of counts, numbers as residuals."""
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Predictions and the truth, and words for the samples; folds where each was predicted without its own fold."""
+
+    result: Confusion | Residuals
+    samples: str
+    folds: Folds | None = None
+
+
+def compare(truth: Any, predicted: Any, classes: Any = None) -> Confusion | Residuals:
+    """Compare predictions with the truth: labels as a table of counts, or without ``classes`` numbers as residuals."""
     truth, predicted = to_numpy(truth), to_numpy(predicted)
-    if not hasattr(model, "classes_"):
+    if classes is None:
         table = np.asarray(predicted, dtype=float).reshape(len(predicted), -1)
         return Residuals(table, np.asarray(truth, dtype=float).reshape(table.shape) - table)
-    known = to_numpy(model.classes_).tolist()
-    labels = known + [label for label in np.unique(truth).tolist() if label not in known]
+    labels = to_numpy(classes).tolist()
+    labels += [label for label in np.unique(truth).tolist() if label not in labels]
     return Confusion([str(label) for label in labels], confusion_matrix(truth, predicted, labels=labels))
 
 

@@ -15,12 +15,15 @@ __all__ = ["Calibration", "calibrate"]
 
 # What a slope must gain on n held-out samples before it is believed, in units of log-likelihood, is the first number plus the
 # second over n: the best of some paths gains as much on noise.
-_CHANCE, _CHANCE_OF_FEW = 2.0, 10.0
+_CHANCE, _CHANCE_OF_FEW = 2.0, 20.0
 
 # Members of each class that are imagined at the mean score, but no more than two in all; and how strongly a slope, in standard
 # deviations of the scores, is drawn to zero, as so many samples would: both bound what few samples can claim.
 _IMAGINED = 1.0
 _SLOPE_PULL = 0.2
+
+# Offsets of more classes than this say little, and take long to find.
+_MOST_OFFSETS = 100
 
 _LEAST_SLOPE = 1e-3  # in standard deviations of the scores: so that probabilities rank samples as scores do
 
@@ -90,11 +93,13 @@ def calibrate(scores: Array, members: Array, weight: Array) -> Calibration:
         return float(value), gradient
 
     log_prior = np.log(share @ members + imagined)
-    bounds = [(0.0, None), *[(None, None)] * K]
+    if K > _MOST_OFFSETS:
+        log_prior = np.zeros(K)
+    bounds = [(0.0, None), *[(None, None) if K <= _MOST_OFFSETS else (0.0, 0.0)] * K]
     best = minimize(loss, np.append(1.0, log_prior), jac=True, bounds=bounds)
-    alone = minimize(loss, log_prior, args=(0.0,), jac=True)
+    alone = minimize(loss, log_prior, args=(0.0,), jac=True, bounds=bounds[1:])
     gain = n * (alone.fun - best.fun)
     slope = float(best.x[0]) * max(0.0, 1.0 - (_CHANCE + _CHANCE_OF_FEW / n) / gain) if gain > 0 else 0.0
     slope = max(slope, _LEAST_SLOPE)
-    offsets = minimize(loss, best.x[1:], args=(slope,), jac=True).x
+    offsets = minimize(loss, best.x[1:], args=(slope,), jac=True, bounds=bounds[1:]).x
     return Calibration(slope / deviation, log_softmax(offsets) - slope / deviation * mean)

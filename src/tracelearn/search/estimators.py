@@ -13,7 +13,6 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -35,8 +34,6 @@ from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,
-    leave_groups_to_splitter,
-    raise_for_params,
     with_callbacks,
 )
 from tracelearn.samples.targets import Labels, Numbers, loss_for
@@ -57,6 +54,7 @@ from tracelearn.search.predictions import (
     ScoresByViews,
     column_of_two,
 )
+from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.scorers import scorer_of
 from tracelearn.search.splits import Targets
 from tracelearn.search.task import Rules, Task
@@ -76,7 +74,7 @@ def _learns_more(estimator: Any) -> bool:
     return True
 
 
-class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
+class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportMixin):
     """What both searches share: parameters, fitting, the model that was found."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -195,7 +193,7 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
                 f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
                 "loss='squared_error'."
             )
-        split_params = self._for_splitter(params) if params else {}
+        split_params = params_for_splitter(self, params)
         say = reporter(type(self).__name__, self.verbose)
         with one_blas_thread() as n_allowed:
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
@@ -500,26 +498,6 @@ class TensorSearch(NamedWeights, TensorInput, CallbackSupportMixin):
                 f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
                 f"{'confounds=' if expected else 'samples alone'}."
             )
-
-    # --- what scikit-learn asks ----------------------------------------------------------------------------------------
-
-    def _for_splitter(self, params: dict[str, Any]) -> dict[str, Any]:
-        """Gather what the splitter asks for under other names, with metadata routing."""
-        raise_for_params(params, self, "fit")
-        routed = dict(process_routing(self, "fit", **params).splitter.split)
-        return {name: to_numpy(value) if is_non_numpy(value) else value for name, value in routed.items()}
-
-    def get_metadata_routing(self) -> MetadataRouter:
-        """Tell scikit-learn who takes what: ``fit`` the weights of samples if asked to, the splitter its groups.
-
-        A splitter such as ``GroupKFold`` gets ``groups`` without further request, as in scikit-learn's own estimators with
-        cross-validation; ``set_fit_request(groups=True)`` is for splitters that do not say what they need.
-        """
-        router = MetadataRouter(owner=self).add_self_request(self)
-        leave_groups_to_splitter(router)
-        if hasattr(self.cv, "split"):
-            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
-        return router
 
 
 class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):

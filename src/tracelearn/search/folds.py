@@ -22,6 +22,9 @@ __all__ = ["Folds", "canonical_order", "corrected_error", "draw_samples", "fold_
 # A draw from many samples has at least so many of each class, or all of them: two for each of five folds.
 FEWEST_OF_CLASS = 10
 
+# Where classes are so many that a draw would have fewer members of each, it has those of some classes alone.
+MEMBERS_OF_MANY = 4
+
 # Samples are ordered by numbers that are rounded to this share of their spread: more than rounding, less than any difference.
 _ROUNDED = 1e-9
 _BLOCK_ENTRIES = 1 << 20  # of samples that are looked at together
@@ -286,7 +289,7 @@ def draw_samples(
     Parameters
     ----------
     count : int
-        How many to draw, but for rare classes, of which there may be more.
+        How many to draw, but for rare classes, of which there may be more. Of very many classes some are drawn.
     weight : array of shape (n_samples,)
     labels : array of shape (n_samples,), default=None
         Classes; None for numbers.
@@ -308,6 +311,11 @@ def draw_samples(
     order = order[weight[order] > 0]
     if count >= len(order):
         return np.sort(order), weight[np.sort(order)]
+    if labels is not None:
+        classes = np.unique(labels[order])
+        most = max(2, count // MEMBERS_OF_MANY)
+        if len(classes) > most:
+            order = order[np.isin(labels[order], random.choice(classes, most, replace=False))]
     # The smallest of exponential times whose rates are the weights: a draw without replacement, by weight.
     times = random.exponential(size=len(order)) / weight[order]
     ranked = order[np.argsort(times, kind="stable")]

@@ -33,6 +33,7 @@ from tracelearn.samples.targets import Labels, Numbers, loss_for
 from tracelearn.search.data import SearchData, read_for_search
 from tracelearn.search.folds import Folds, canonical_order, make_folds
 from tracelearn.search.paths import Path, read_alphas, read_strengths, trace_path
+from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.scorers import scorer_of
 from tracelearn.search.splits import Targets, split_samples
 from tracelearn.search.threads import one_blas_thread
@@ -49,7 +50,7 @@ class _Candidate:
     path: Path
 
 
-class LinearCV(LinearModel):
+class LinearCV(RoutesToSplitter, LinearModel):
     """What both CV estimators share: parameters, the choice, and the path on all samples."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
@@ -125,7 +126,15 @@ class LinearCV(LinearModel):
     # --- learning ----------------------------------------------------------------------------------------------------
 
     @learning
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None, confounds: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        confounds: Any = None,
+        **params: Any,
+    ) -> Self:
         """Choose by cross-validation, then fit to all samples.
 
         Parameters
@@ -137,10 +146,12 @@ class LinearCV(LinearModel):
             Groups are held out whole.
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of the samples, separately in each training fold.
+        **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
         """
+        split_params = params_for_splitter(self, params)
         with one_blas_thread():
             data = read_for_search(as_raw(X, y, sample_weight, confounds), self._reader(), self.random_state)
-            folds, targets = self._split(data, groups)
+            folds, targets = self._split(data, groups, split_params)
             candidates = self._candidates(data, folds, targets)
             best = max(candidates, key=lambda candidate: candidate.path.value)
             point = best.path.simplest_within_error() if self.one_standard_error else best.path.best
@@ -166,7 +177,7 @@ class LinearCV(LinearModel):
         targets = Labels(loss, getattr(self, "class_weight", None)) if is_classifier else Numbers(loss)
         return Reader(type(self).__name__, targets, self.tensor_shape)
 
-    def _split(self, data: SearchData, groups: Any) -> tuple[Folds, Targets]:
+    def _split(self, data: SearchData, groups: Any, split_params: dict[str, Any]) -> tuple[Folds, Targets]:
         """Draw folds, and gather what is learned about the samples."""
         is_classifier = isinstance(self, ClassifierMixin)
         searched, spec = data.searched, data.spec
@@ -181,6 +192,7 @@ class LinearCV(LinearModel):
             self.random_state,
             classifier=is_classifier,
             order=order,
+            split_params=split_params,
         ).among(data.index)
         loss = loss_for(loss_named(self.loss, for_classes=is_classifier), spec.n_targets)
         scorer = None

@@ -23,8 +23,8 @@ __all__ = ["ClassScores", "class_map", "factors", "log_losses", "softmax_regress
 # How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
 _PULL = 1e-2
 
-# Held-out samples that a factor and a map are learned from: more make no difference to K^2 numbers.
-_MOST_HELD = 4000
+# Held-out samples, and scores of them, that a factor and a map are learned from: more make no difference to K^2 numbers.
+_MOST_HELD, _MOST_SCORES = 4000, 2_000_000
 
 # Steps of Newton's method at most, and the share of the log-loss that a step lowers it by when that is enough.
 _STEPS, _ENOUGH = 50, 1e-6
@@ -43,7 +43,8 @@ class ClassScores:
 def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScores:
     """Gather the scores (m, K) of what each fold holds out, of many every second or third."""
     targets, xp = split.targets, array_namespace(held_out[0])
-    every = -(-sum(len(test) for _, test in split.folds.splits) // _MOST_HELD)
+    most = min(_MOST_HELD, max(100, _MOST_SCORES // split.n_targets))
+    every = -(-sum(len(test) for _, test in split.folds.splits) // most)
     scores, index, folds = [], [], []
     for fold, (_, test) in enumerate(split.folds.splits):
         rows = np.arange(0, len(test), every)

@@ -295,30 +295,33 @@ class SplitSamples:
         z = plain + models.intercepts[None, ...]
         loss, Y = targets.loss, xp.take(targets.codes, place, axis=0)[:, None, :]
         weight = xp.take(targets.weight, place, axis=0)
-        share = (weight / xp.sum(weight))[:, None, None]
+        share = weight / xp.sum(weight)
+
+        def weighted_mean(values: Array) -> Array:
+            return xp.reshape(share @ xp.reshape(values, (values.shape[0], -1)), values.shape[1:])
+
         linked = type(loss).inverse_link is not Loss.inverse_link
         if self.centre is not None:
             plain = plain - models.weights @ self.centre
         predicted = loss.inverse_link(z) if linked else plain
-        mean, target = xp.sum(share * predicted, axis=0), xp.sum(share * Y, axis=0)
+        mean, target = weighted_mean(predicted), weighted_mean(Y)
         apart, spread = predicted - mean, Y - target
-        target = xp.broadcast_to(target, mean.shape)
         moments = [
             mean,
-            target,
-            xp.sum(share * apart**2, axis=0),
-            xp.broadcast_to(xp.sum(share * spread**2, axis=0), mean.shape),
-            xp.sum(share * apart * spread, axis=0),
+            xp.broadcast_to(target, mean.shape),
+            weighted_mean(apart * apart),
+            xp.broadcast_to(weighted_mean(spread * spread), mean.shape),
+            weighted_mean(apart * spread),
         ]
         statistics = to_numpy(xp.stack(moments, axis=-1))
         if targets.are_classes:
             gains = to_numpy(xp.astype(predicted_class(z) == predicted_class(Y), share.dtype)).T
-            scores = gains @ to_numpy(share[:, 0, 0])
+            scores = gains @ to_numpy(share)
         else:
             residual = to_numpy(Y - (predicted if linked else z))
             # The targets' variance of one makes a mean squared residual a share that is not explained.
             gains = 1.0 - np.mean(residual**2, axis=2).T
-            scores = _r_squared(residual, to_numpy(Y), to_numpy(share[:, 0, 0]))
+            scores = _r_squared(residual, to_numpy(Y), to_numpy(share))
         if targets.scorer is not None:
             scores = targets.scorer(test, self.in_target_units(z))
         return scores, statistics, gains

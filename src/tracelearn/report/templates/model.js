@@ -1,7 +1,7 @@
 "use strict";
 // Draws the numbers beside the page, and links them: one chosen component, one chosen target, one slice.
 const data = JSON.parse(document.getElementById("data").textContent);
-const state = { component: 0, target: -1, kind: "coef", at: data.weights.modes.map(() => 0), cursor: null };
+const state = { component: 0, target: -1, kind: data.weights.patterns ? "patterns" : "coef", at: data.weights.modes.map(() => 0), cursor: null };
 const DASHES = ["", "7 3", "2 2.5", "8 3 2 3", "4 2", "1 3"];
 const all = (query) => [...document.querySelectorAll(query)];
 const byId = (name) => document.getElementById(name);
@@ -115,7 +115,7 @@ const pathOf = (xs, ys) => xs.map((x, k) => `${k ? "L" : "M"}${x.toFixed(1)} ${y
 
 function spread(values, { zero = false, margin = 0.06 } = {}) {
   let low = Math.min(...values, ...(zero ? [0] : [])), high = Math.max(...values, ...(zero ? [0] : []));
-  if (low === high) [low, high] = [low - (Math.abs(low) || 1), high + (Math.abs(high) || 1)];
+  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [low - (Math.abs(low) || 1), high + (Math.abs(high) || 1)];
   const more = margin * (high - low);
   return { low: low - more, high: high + more };
 }
@@ -162,7 +162,7 @@ function drawHeads(holder, mode) {
     const x = (0.5 + (k % columns)) * cell, y = Math.floor(k / columns) * tall + radius + 16;
     const group = element(svg, "g", { "data-component": k + 1, class: "head" });
     element(group, "title", {}, `component ${k + 1}`);
-    const largest = Math.max(...mode.factors[k].map(Math.abs)) || 1;
+    const largest = Math.max(...mode.factors[k].slice(0, places.length).map(Math.abs)) || 1; // copies of signals come after
     const href = imageOf(size, size, (row, column) => (grid.parts[(size - 1 - row) * size + column] * grid.limit) / weights.whole / largest);
     element(group, "image", { x: x - radius, y: y - radius, width: 2 * radius, height: 2 * radius, href, style: "clip-path: circle(50%)" });
     element(group, "path", { class: "axis", d: `M${x} ${y}${circle}M${x - 0.12 * radius} ${y - 0.99 * radius}L${x} ${y - 1.13 * radius}L${x + 0.12 * radius} ${y - 0.99 * radius}` });
@@ -187,12 +187,10 @@ function drawValues(holder) {
     element(bar, "title", {}, `component ${k + 1}: ${written(value)}`);
     if (own["data-component"]) bar.addEventListener("click", () => pick(k + 1));
   });
-  const rank = mode.ranks[mode.ranks.length - 1];
-  if (rank < values.length) {
-    const place = chart.toX(rank + 0.5), late = place > (chart.left + chart.right) / 2;
+  if (mode.carrying < values.length) {
+    const place = chart.toX(mode.carrying + 0.5), late = place > (chart.left + chart.right) / 2;
     element(chart.svg, "line", { class: "mark", x1: place, x2: place, y1: chart.top - 10, y2: chart.bottom });
-    const told = mode.ranks.length > 1 ? `ranks ${mode.ranks[0]} to ${rank}` : `rank ${rank}`;
-    element(chart.svg, "text", { class: "mark-text", x: place + (late ? -6 : 6), y: chart.top, "text-anchor": late ? "end" : "start" }, told);
+    element(chart.svg, "text", { class: "mark-text", x: place + (late ? -6 : 6), y: chart.top, "text-anchor": late ? "end" : "start" }, "99 %");
   }
 }
 
@@ -245,7 +243,7 @@ function limitOf() {
 
 // Where the largest weight of all is: the slice to begin with.
 function largestAt() {
-  const parts = weights.coef.parts;
+  const parts = weights[state.kind].parts;
   let place = parts.reduce((best, part, i) => (Math.abs(part) > Math.abs(parts[best]) ? i : best), 0);
   const at = [];
   for (let n = order - 1; n >= 0; n--) {
@@ -402,48 +400,34 @@ function watchSlice() {
 // --- curves -----------------------------------------------------------------------------------------------------------
 
 function drawPath(holder) {
-  const { alphas, mean, error, alpha, quantity } = data.path, log = alphas.every((one) => one > 0);
+  const { name, strengths, mean, error, chosen, quantity } = data.path, log = strengths.every((one) => one > 0);
   const low = mean.map((one, k) => one - error[k]), high = mean.map((one, k) => one + error[k]);
-  const x = { low: Math.min(...alphas), high: Math.max(...alphas), log, label: "alpha" };
+  const x = { low: Math.min(...strengths), high: Math.max(...strengths), log, label: name };
   const chart = plot(holder, { height: 300, x, y: { ...spread([...low, ...high]), label: quantity }, top: 24 });
-  const xs = alphas.map(chart.toX);
+  const xs = strengths.map(chart.toX);
   element(chart.svg, "path", { class: "band", d: pathOf([...xs, ...xs.toReversed()], [...high.map(chart.toY), ...low.map(chart.toY).toReversed()]) + "Z" });
   const curve = element(chart.svg, "path", { class: "line", d: pathOf(xs, mean.map(chart.toY)) });
   curve.style.stroke = "var(--c1)";
-  const place = chart.toX(alpha), late = place > (chart.left + chart.right) / 2;
+  const place = chart.toX(chosen), late = place > (chart.left + chart.right) / 2;
   element(chart.svg, "line", { class: "mark", x1: place, x2: place, y1: chart.top - 12, y2: chart.bottom });
-  element(chart.svg, "text", { class: "mark-text", x: place + (late ? -6 : 6), y: chart.top - 3, "text-anchor": late ? "end" : "start" }, `chosen: ${written(alpha)}`);
-}
-
-function drawConvergence(holder) {
-  const { iterations, gaps, tol } = data.convergence;
-  const kept = gaps.map((gap, k) => [iterations[k], gap]).filter(([, gap]) => gap > 0); // zero, which is possible, has no logarithm
-  if (!kept.length) return;
-  const values = [...kept.map(([, gap]) => gap), tol];
-  const y = { low: Math.min(...values) / 1.6, high: Math.max(...values) * 1.6, log: true, label: "relative duality gap" };
-  const x = { low: 0, high: Math.max(...iterations, 1), whole: true, label: "iteration" };
-  const chart = plot(holder, { height: 280, x, y });
-  const xs = kept.map(([n]) => chart.toX(n)), ys = kept.map(([, gap]) => chart.toY(gap));
-  element(chart.svg, "line", { class: "mark", x1: chart.left, x2: chart.right, y1: chart.toY(tol), y2: chart.toY(tol) });
-  element(chart.svg, "text", { class: "mark-text", x: chart.left + 6, y: chart.toY(tol) - 6 }, `tolerance ${written(tol)}`);
-  element(chart.svg, "path", { class: "line", d: pathOf(xs, ys) }).style.stroke = "var(--c1)";
-  if (xs.length <= 60) xs.forEach((cx, k) => (element(chart.svg, "circle", { class: "dot", cx, cy: ys[k], r: 3.6 }).style.fill = "var(--c1)"));
+  element(chart.svg, "text", { class: "mark-text", x: place + (late ? -6 : 6), y: chart.top - 3, "text-anchor": late ? "end" : "start" }, `chosen: ${written(chosen)}`);
 }
 
 const residuals = () => data.residuals[Math.min(Math.max(state.target, 0), data.residuals.length - 1)];
 
-function drawResiduals(holder) {
-  const { predicted, left } = residuals();
-  const chart = plot(holder, { height: 280, x: { ...spread(predicted), label: "predicted" }, y: { ...spread(left, { zero: true }), label: "residual" } });
-  element(chart.svg, "line", { class: "zero", x1: chart.left, x2: chart.right, y1: chart.toY(0), y2: chart.toY(0) });
+function drawMeasured(holder) {
+  const { predicted, measured } = residuals(), both = spread([...predicted, ...measured]);
+  const chart = plot(holder, { height: 320, x: { ...both, label: "predicted" }, y: { ...both, label: "measured" } });
+  const ends = [both.low, both.high];
+  element(chart.svg, "path", { class: "mark", d: pathOf(ends.map(chart.toX), ends.map(chart.toY)) });
   const looks = { class: "dot", r: 3, "fill-opacity": 0.65 };
-  predicted.forEach((x, k) => (element(chart.svg, "circle", { ...looks, cx: chart.toX(x), cy: chart.toY(left[k]) }).style.fill = "var(--c1)"));
+  predicted.forEach((x, k) => (element(chart.svg, "circle", { ...looks, cx: chart.toX(x), cy: chart.toY(measured[k]) }).style.fill = "var(--c1)"));
 }
 
 function drawHistogram(holder) {
   const { counts, edges } = residuals();
   const chart = plot(holder, {
-    height: 280,
+    height: 320,
     x: { low: edges[0], high: edges[edges.length - 1], label: "residual" },
     y: { low: 0, high: 1.05 * Math.max(...counts), whole: true, label: "samples" },
   });
@@ -460,7 +444,7 @@ function drawHistogram(holder) {
 const drawings = [
   ...all(".factors").map((holder) => [holder, drawFactors]),
   ...all(".values").map((holder) => [holder, drawValues]),
-  ...[["slice", drawSlice], ["path", drawPath], ["convergence", drawConvergence], ["residuals", drawResiduals], ["histogram", drawHistogram]]
+  ...[["slice", drawSlice], ["path", drawPath], ["measured", drawMeasured], ["histogram", drawHistogram]]
     .map(([name, draw]) => [byId(name), draw])
     .filter(([holder]) => holder),
 ];
@@ -477,7 +461,7 @@ function setTarget(target) {
     select.value = String(there ? target : 0);
   }
   showShares();
-  for (const [holder, draw] of drawings) if (["slice", "residuals", "histogram"].includes(holder.id)) draw(holder);
+  for (const [holder, draw] of drawings) if (["slice", "measured", "histogram"].includes(holder.id)) draw(holder);
 }
 
 function watchTheme() {

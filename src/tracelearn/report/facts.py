@@ -1,0 +1,359 @@
+"""What a fitted model knows of itself, as plain arrays and words for a page."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import to_numpy
+from tracelearn.arrays.tensors import Array, mode_factors
+from tracelearn.estimators.weights import target_names as names_of_targets
+from tracelearn.features import Convolutions, SecondOrder
+from tracelearn.plotting.canvas import COLOURS
+from tracelearn.plotting.modes import CVCurve, as_modes, carrying, cv_curve, leading_factors, modes_of_weights
+from tracelearn.plotting.views import ViewPart, parts_of_model, view_in_words, what_was_found
+from tracelearn.samples.modes import Mode
+
+__all__ = ["Components", "ModelFacts", "Trial", "View", "Weights", "changed_parameters", "gather", "plain"]
+
+MOST_COMPONENTS = len(COLOURS)  # as many as have a colour of their own
+MOST_NUMBERS = 400_000  # of weights and patterns together: some 2 MB of page
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """One mode of the weights, or one window of second order: the components that carry 99 % of the squared weights.
+
+    ``shares`` has a first row for all targets together, then one for each target.
+    """
+
+    mode: Mode
+    title: str
+    values: Array  # all singular values
+    factors: Array  # (n_drawn, I) of the components that carry, as many as have a colour
+    shares: Array  # (1 + K, n_drawn)
+    carrying: int  # how many carry 99 %
+    positions: Array | None = None  # of the sensors that are the first entries
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights and patterns of each target, of shape (K, I1, ..., IN), every ``steps[n]``-th entry of mode n."""
+
+    coef: Array
+    patterns: Array | None
+    modes: list[Mode]
+    steps: tuple[int, ...]
+
+    @classmethod
+    def thinned(cls, coef: Array, patterns: Array | None, modes: list[Mode], most: int) -> Weights:
+        """Leave out entries of the longest modes until few enough numbers remain."""
+        steps = [1] * len(modes)
+        n_tensors = len(coef) * (1 if patterns is None else 2)
+
+        def lengths() -> list[int]:
+            return [-(-size // step) for size, step in zip(coef.shape[1:], steps, strict=True)]
+
+        while n_tensors * int(np.prod(lengths())) > most and max(lengths()) > 1:
+            steps[int(np.argmax(lengths()))] += 1
+        entries = (slice(None), *(slice(None, None, step) for step in steps))
+        thin_modes = [mode.every(step) for mode, step in zip(modes, steps, strict=True)]
+        thin_patterns = None if patterns is None else patterns[entries]
+        return cls(coef[entries], thin_patterns, thin_modes, tuple(steps))
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """One view that was tried: its share in held-out scores, if known, and what was found in it, if the model has it."""
+
+    label: str
+    share: float | None
+    found: str
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One row of ``views_tried_``: views and how they were fitted, the held-out score, and what became of it."""
+
+    views: str
+    path: str
+    score: float
+    error: float
+    seconds: float
+    taken: bool
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModelFacts:
+    """All that a page tells of a model by itself."""
+
+    model: Any  # as it was given
+    last: Any  # what predicts: the model, or the last step of a pipeline
+    before: list[str]  # names of the steps before
+    modes: list[Mode]
+    target_kind: str
+    targets: list[str]  # those that have weights
+    names_targets: bool  # whether targets that are numbers have names
+    classes: list[str] | None
+    components: list[Components]
+    ranks: Array  # a row for each target or step of a tree of classes; of views one row
+    weights: Weights
+    chosen: CVCurve | None
+    ridges: Array | None  # along the path that was chosen, where the search has one
+    n_samples: float | None  # the weight of the moments
+    views: list[View]  # where there is more to say than that samples are seen as they are
+    trials: list[Trial]
+    is_apart: bool  # whether weights are those of views, not of the entries of a sample
+    linear_view: str  # the view whose weights are then shown
+    time_name: str | None  # the mode along which views follow signals
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the samples are ignored."""
+        return not np.any(self.last.coef_)
+
+    @property
+    def has_components(self) -> bool:
+        """Whether there are modes to take apart: weights of one target over one mode are a single component."""
+        return self.is_apart or len(self.modes) > 1 or len(self.targets) > 1
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether the model has views of second order."""
+        return any(isinstance(view, SecondOrder) for view in getattr(self.last, "views_", {}).values())
+
+    @property
+    def names_of_weights(self) -> list[str]:
+        """The modes of the weights in the order of ``mode_ranks_``: where classes are a mode, it is the first."""
+        return [component.title for component in self.components]
+
+    def for_table(self) -> dict[str, Any]:
+        """Gather what a command prints of the weights."""
+        return {
+            "views": [{"view": view.label, "share": view.share, "found": view.found} for view in self.views],
+            "weights_of": "views" if self.is_apart else "samples",
+            "mode_names": self.names_of_weights,
+            "components": [component.carrying for component in self.components],
+            "mode_ranks": plain(self.ranks),
+        }
+
+
+def plain(value: Any) -> Any:
+    """Make of a value what JSON can hold."""
+    if isinstance(value, dict):
+        return {str(key): plain(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(member) for member in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def changed_parameters(model: Any) -> dict[str, Any]:
+    """Find the parameters that differ from their defaults."""
+    parameters = inspect.signature(type(model).__init__).parameters
+    changed = {}
+    for name, value in model.get_params(deep=False).items():
+        default = parameters[name].default if name in parameters else None
+        if plain(value) != plain(default):
+            changed[name] = plain(value)
+    return changed
+
+
+def gather(
+    model: Any,
+    *,
+    mode_names: Any = None,
+    coordinates: Any = None,
+    units: Any = None,
+    target_names: Sequence[str] | None = None,
+    most: int = MOST_NUMBERS,
+) -> ModelFacts:
+    """Read all facts from a fitted model, alone or at the end of a pipeline."""
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
+    last = getattr(steps[-1], "model_", steps[-1])  # of lagged recordings: weights over lags and features
+    if not (hasattr(last, "coef_") and hasattr(last, "dual_gap_")):
+        raise ValueError(
+            f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
+        )
+    shape = tuple(last.sample_shape_)
+    # A transformer that keeps the modes may have seen names that it did not pass on.
+    modes_of_steps = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
+    modes = as_modes(shape, mode_names, coordinates, units, modes_of_steps[-1] if modes_of_steps else None)
+    parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
+    is_apart = hasattr(last, "views_") and not last.is_linear_
+    linear: ViewPart | None = None
+    if is_apart:
+        # Of a view without weights there is nothing to draw.
+        with_weights = {part.view for part in parts if np.any(part.coef)}
+        drawn = [part for part in parts if part.view in with_weights] or parts
+        components = _components_of_views(drawn, modes)
+        # Weights over the modes of samples can be drawn as such.
+        linear = next((part for part in drawn if part.maps is None and part.coef.shape[1:] == shape), None)
+        coef = np.zeros((0, *shape)) if linear is None else linear.coef
+        patterns = None if linear is None else linear.patterns
+        n_targets = len(parts[0].coef)
+        ranks = np.array([[_rank(component.values) for component in components]])
+    else:
+        coef = to_numpy(last.coef_).reshape(-1, *shape)
+        patterns = _patterns(last, coef.shape)
+        components = _components(last, coef, modes)
+        n_targets = len(coef)
+        ranks = _ranks(last)
+    kind, targets = _targets(last, n_targets, target_names)
+    moments = getattr(last, "moments_", None)
+    return ModelFacts(
+        model=model,
+        last=last,
+        before=[type(step).__name__ for step in steps[:-1]],
+        modes=modes,
+        target_kind=kind,
+        targets=targets,
+        names_targets=target_names is not None,
+        classes=[str(label) for label in to_numpy(last.classes_).tolist()] if hasattr(last, "classes_") else None,
+        components=components,
+        ranks=ranks,
+        weights=Weights.thinned(coef, patterns, modes, most),
+        chosen=cv_curve(last) if hasattr(last, "score_path_") else None,
+        ridges=to_numpy(last.ridges_) if hasattr(last, "ridges_") else None,
+        n_samples=None if moments is None else float(moments.weight),
+        views=_views(last, parts),
+        trials=_trials(last),
+        is_apart=is_apart,
+        linear_view="" if linear is None else linear.label,
+        time_name=_time_name(last, modes),
+    )
+
+
+def _views(last: Any, parts: list[ViewPart]) -> list[View]:
+    """List the views of the model, and all that were tried."""
+    shares = getattr(last, "view_shares_", {})
+    if not hasattr(last, "views_") or (len(shares) < 2 and last.is_linear_):
+        return []
+    sentences = what_was_found(last, parts)
+    names = dict.fromkeys([*shares, *sentences])
+    return [View(view_in_words(name), shares.get(name), sentences.get(name, "")) for name in names]
+
+
+def _trials(last: Any) -> list[Trial]:
+    """List all that a search has tried, the best first."""
+    table = getattr(last, "views_tried_", None)
+    if table is None:
+        return []
+    names = [" and ".join(view_in_words(name.strip()) for name in views.split("+")) for views in table["views"]]
+    columns = (table[name] for name in ("path", "score", "score_se", "seconds", "taken", "reason"))
+    trials = [Trial(*row) for row in zip(names, *columns, strict=True)]
+    return sorted(trials, key=lambda trial: -trial.score if np.isfinite(trial.score) else np.inf)
+
+
+def _time_name(last: Any, modes: list[Mode]) -> str | None:
+    """Name the mode along which views follow signals, where there is one and it has a name."""
+    for view in getattr(last, "views_", {}).values():
+        axis = getattr(view, "time_axis_", None)
+        if isinstance(view, SecondOrder | Convolutions) and axis is not None:
+            name = modes[axis].name
+            return None if name.startswith("mode ") else name
+    return None
+
+
+def _components_of_views(parts: list[ViewPart], modes: list[Mode]) -> list[Components]:
+    """Find the components of views: of their modes, or of second order the sources, which are drawn as their patterns."""
+    components = []
+    for part in parts:
+        if part.maps is None:
+            for n, (mode, (U, s)) in enumerate(zip(part.modes, part.factors(), strict=True)):
+                count = carrying(s.astype(np.float64) ** 2)
+                factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
+                shares = np.vstack([together, _shares_of_targets(part.coef, factors, n)])
+                title = f"{part.label}: {mode.name}"
+                components.append(Components(mode, title, s, factors.T, shares, count, mode.positions))
+            continue
+        ((U, s),) = part.factors()
+        windows = [other.factors()[0][1] for other in parts if other.view == part.view]
+        whole = np.concatenate(windows).astype(np.float64) ** 2  # a window counts by what it adds to all
+        count = carrying(s.astype(np.float64) ** 2, whole)
+        if count:
+            factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
+            _, patterns, _ = part.sources(len(together))
+            patterns = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
+            shares = np.vstack([together, _shares_of_targets(part.coef, factors, 0)])
+            positions = _sensors(part, modes)
+            components.append(Components(part.modes[0], part.label, s, patterns, shares, count, positions))
+    return components
+
+
+def _sensors(part: ViewPart, modes: list[Mode]) -> Array | None:
+    """Find where the sensors are whose signals are the first rows of second order; copies of them come after."""
+    with_places = [mode for mode in modes if mode.positions is not None]
+    if len(with_places) != 1 or not part.modes[0].name == with_places[0].name:
+        return None
+    return with_places[0].positions
+
+
+def _targets(last: Any, count: int, names: Sequence[str] | None) -> tuple[str, list[str]]:
+    """Say what has weights of its own: classes, targets, or the steps of a tree of classes."""
+    if hasattr(last, "nodes_"):
+        sides = [(", ".join(map(str, left)), ", ".join(map(str, right))) for left, right in last.nodes_]
+        return "step", [f"{left} | {right}" for left, right in sides]
+    kind, labels = names_of_targets(last, count)
+    if names is not None and kind == "target":
+        if len(names) != count:
+            raise ValueError(f"Expected {count} target_names, got {len(names)}: give one for each target.")
+        labels = list(names)
+    return kind, [str(label) for label in labels]
+
+
+def _patterns(last: Any, shape: tuple[int, ...]) -> Array | None:
+    """Gather the patterns of each target; the steps of a tree have their own."""
+    models = getattr(last, "estimators_", [last])
+    patterns = [to_numpy(model.patterns_).ravel() for model in models if hasattr(model, "patterns_")]
+    return np.concatenate(patterns).reshape(shape) if patterns else None
+
+
+def _factors(last: Any, coef: Array) -> list[tuple[Array, Array]]:
+    """Return factors and singular values of each mode; the steps of a tree are unfolded side by side."""
+    if hasattr(last, "mode_factors_"):
+        return [(to_numpy(U), to_numpy(s)) for U, s in last.mode_factors_]
+    return [mode_factors(coef, mode) for mode in range(1, coef.ndim)]
+
+
+def _ranks(last: Any) -> Array:
+    if hasattr(last, "estimators_"):
+        return np.array([to_numpy(step.mode_ranks_) for step in last.estimators_], dtype=int)
+    return to_numpy(last.mode_ranks_)
+
+
+def _rank(values: Array) -> int:
+    """Count singular values above rounding."""
+    return leading_factors(np.eye(len(values)), values, 1)[2]
+
+
+def _components(last: Any, coef: Array, modes: list[Mode]) -> list[Components]:
+    """Find the components of every mode of the weights."""
+    if len(coef) == 0:  # a tree of one class
+        return []
+    factors_of_modes = _factors(last, coef)
+    modes = modes_of_weights(last, modes) if hasattr(last, "mode_factors_") else modes
+    n_before = len(modes) - (coef.ndim - 1)  # where targets are a mode, it is the first
+    components = []
+    for n, (mode, (U, s)) in enumerate(zip(modes, factors_of_modes, strict=True)):
+        count = carrying(s.astype(np.float64) ** 2)
+        factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
+        if n < n_before or len(coef) == 1:  # a target has no share in the mode of targets
+            shares = np.tile(together, (len(coef) + 1, 1))
+        else:
+            shares = np.vstack([together, _shares_of_targets(coef, factors, n - n_before)])
+        components.append(Components(mode, mode.name, s, factors.T, shares, count, mode.positions))
+    return components
+
+
+def _shares_of_targets(coef: Array, factors: Array, mode: int) -> Array:
+    """Find for every target the share of its squared norm that lies along each factor of a mode."""
+    rows = np.moveaxis(coef.astype(np.float64), mode + 1, 1).reshape(len(coef), coef.shape[mode + 1], -1)
+    along = np.sum((factors.T @ rows) ** 2, axis=2)
+    return np.asarray(along / np.maximum(np.sum(rows**2, axis=(1, 2)), 1e-300)[:, None])

@@ -1,0 +1,165 @@
+"""What the script of a page draws: numbers, short enough to be sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array
+from tracelearn.plotting.modes import head_radius, over_head
+from tracelearn.report.facts import Components, ModelFacts, Weights
+from tracelearn.report.scores import Confusion, Residuals
+from tracelearn.samples.modes import Mode
+
+__all__ = ["StrengthPath", "image_modes", "numbers", "strength_path"]
+
+_LONGEST = 1000  # points of a line
+_MOST_VALUES = 40  # bars of singular values
+_HEAD = 48  # pixels across a head
+_PARTS = 9999  # weights are whole numbers of so many parts of the largest: four digits, and a small page
+
+
+@dataclass(frozen=True, eq=False)
+class StrengthPath:
+    """Held-out scores along the strengths of the penalty that vary on the path that was chosen."""
+
+    name: str  # of the strength
+    strengths: Array
+    mean: Array
+    error: Array
+    at: int  # the place of the one that was chosen
+    quantity: str  # what was measured
+
+
+def strength_path(facts: ModelFacts) -> StrengthPath | None:
+    """Find the path that was chosen: over alphas, or over ridges; None where there is no path."""
+    curve = facts.chosen
+    if curve is None:
+        return None
+    paths = {"alpha": curve.alphas}
+    if facts.ridges is not None:
+        paths["ridge"] = facts.ridges
+    for name, strengths in paths.items():
+        if len(strengths) == len(curve.mean) and strengths[0] != strengths[-1]:
+            at = curve.chosen
+            if name == "ridge":
+                at = int(np.argmin(np.abs(strengths - facts.last.ridge_)))
+            return StrengthPath(name, strengths, curve.mean, curve.standard_error, at, curve.quantity)
+    return None
+
+
+def image_modes(weights: Weights) -> tuple[int, int]:
+    """Choose what an image shows: the two longest modes, so that few slices are left to slide through."""
+    if len(weights.modes) == 1:
+        return 0, 0
+    longest = np.argsort([-len(mode.values) for mode in weights.modes], kind="stable")[:2]
+    return int(longest.min()), int(longest.max())
+
+
+def _short(values: Any) -> Any:
+    """Write numbers with five digits; what is not finite has no place on an axis."""
+    if np.ndim(values) == 0:
+        return float(f"{float(values):.5g}") if np.isfinite(values) else None
+    return [_short(value) for value in values]
+
+
+def _axis(mode: Mode, step: int = 1) -> dict[str, Any]:
+    values = mode.values[::step]
+    return {
+        "name": mode.name,
+        "label": mode.label,
+        "unit": mode.unit,
+        "names": [str(value) for value in values] if mode.has_names else None,
+        "x": None if mode.has_names else _short(values),
+    }
+
+
+def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
+    """Gather the singular values and the factors of every mode; long factors are thinned."""
+    components = []
+    for component in facts.components:
+        step = -(-len(component.mode.values) // _LONGEST)
+        components.append(
+            {
+                **_axis(component.mode, step),
+                "title": component.title,
+                "factors": _short(component.factors[:, ::step]),
+                "values": _short(component.values[:_MOST_VALUES]),
+                "carrying": component.carrying,
+                "shares": _short(component.shares),
+                "heads": _head_data(component),
+            }
+        )
+    return components
+
+
+def _head_data(component: Components) -> dict[str, Any] | None:
+    """Interpolate factors between sensors, where their places are known; a head is as wide as 2."""
+    positions = component.positions
+    if positions is None or not len(component.factors):
+        return None
+    radius = head_radius(positions)
+    grids = over_head(positions, component.factors[:, : len(positions)].T, _HEAD)
+    return {"size": _HEAD, "places": _short(positions / radius), "grids": [_parts(grid) for grid in grids]}
+
+
+def _parts(tensor: Array | None) -> dict[str, Any] | None:
+    """Write a tensor as whole numbers of parts of its largest entry."""
+    if tensor is None:
+        return None
+    largest = float(np.max(np.abs(tensor), initial=0.0))
+    parts = np.rint(np.ravel(tensor).astype(float) * (_PARTS / largest if largest else 0.0)).astype(int)
+    return {"limit": _short(largest), "parts": parts.tolist()}
+
+
+def _weight_data(weights: Weights) -> dict[str, Any]:
+    rows, columns = image_modes(weights)
+    return {
+        "modes": [_axis(mode) for mode in weights.modes],
+        "shape": list(weights.coef.shape),
+        "rows": rows,
+        "columns": columns,
+        "whole": _PARTS,
+        "coef": _parts(weights.coef),
+        "patterns": _parts(weights.patterns),
+    }
+
+
+def _residual_data(result: Residuals) -> list[dict[str, Any]]:
+    predicted, residuals = result.points()
+    targets = []
+    for k in range(predicted.shape[1]):
+        counts, edges = result.histogram(k)
+        targets.append(
+            {
+                "predicted": _short(predicted[:, k]),
+                "measured": _short(predicted[:, k] + residuals[:, k]),
+                "counts": counts.tolist(),
+                "edges": _short(edges),
+            }
+        )
+    return targets
+
+
+def numbers(facts: ModelFacts, result: Confusion | Residuals | None, path: StrengthPath | None) -> dict[str, Any]:
+    """Gather all numbers of a page."""
+    data: dict[str, Any] = {
+        "targets": facts.targets,
+        "targetKind": facts.target_kind,
+        "components": _component_data(facts),
+        "weights": _weight_data(facts.weights),
+    }
+    if path is not None:
+        data["path"] = {
+            "name": path.name,
+            "strengths": _short(path.strengths),
+            "mean": _short(path.mean),
+            "error": _short(path.error),
+            "chosen": _short(path.strengths[path.at]),
+            "quantity": path.quantity,
+        }
+    if isinstance(result, Residuals):
+        data["residuals"] = _residual_data(result)
+    return data
