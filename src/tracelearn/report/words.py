@@ -30,6 +30,12 @@ class Study:
     n_samples, n_groups : samples of ``fit``, and groups that were held out whole, 0 if there were none
     confounds : names of what was regressed out
     test : a ``PermutationTest`` of this model, default=None
+
+    Examples
+    --------
+    >>> from tracelearn.report import Study
+    >>> Study(n_samples=240, n_groups=12, confounds=["age"]).n_groups
+    12
     """
 
     n_samples: int | None = None
