@@ -400,7 +400,7 @@ def test_values_over_a_head_are_those_of_the_sensors_where_they_are():
 
 
 def test_a_page_of_a_pipeline_knows_the_names_of_its_epochs():
-    from tracelearn.report.model import gather
+    from tracelearn.report.facts import gather
 
     pipeline = make_pipeline(TensorStandardScaler(), TraceNormClassifier(alpha=0.1)).fit(epochs(), LABELS)
     facts = gather(pipeline)
