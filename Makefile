@@ -22,7 +22,7 @@ test: .venv/test
 # array libraries run only where SciPy is told, before it starts, to take their arrays.
 test-slow: .venv/test
 	$(ONE_THREAD) $(BIN)/pytest -n 2 -m slow
-	SCIPY_ARRAY_API=1 $(ONE_THREAD) $(BIN)/pytest -n 2 -k array_api tests/test_estimators.py tests/test_selection.py
+	SCIPY_ARRAY_API=1 $(ONE_THREAD) $(BIN)/pytest -n 2 -k array_api tests/test_estimators.py
 
 test-all: test test-slow
 

@@ -69,7 +69,7 @@ def permutations() -> Iterator[tuple[str, str]]:
         f"p of exact fits; of the first {TRIED} those that differ from refits",
         f"{exact.p_value:.3g}; {np.sum(np.abs(exact.null[:TRIED] - null) > 1e-9)}",
     )
-    one_view = TensorClassifier(views=None)
+    one_view = TensorClassifier(views=None, loss="squared_error")
     repeated, test = seconds(lambda: permutation_test(one_view, X, y, **(options | {"n_permutations": 100})))
     yield "selection repeated in each, one view, from 100", f"{10 * repeated:.0f} s, p = {test.p_value:.3g}"
 

@@ -39,6 +39,13 @@ CASES = {
 }
 # Of the figure: entries for 250 samples, and samples of 1,000 entries.
 SIZES = [(10**k, (10, 10, 10)) for k in (3, 4, 5, 6)] + [(250, (side,) * 3) for side in (10, 20, 32, 46, 68, 100)]
+# What a fit says of its form, and the form.
+FORMS = {
+    "subspaces:": "subspaces",
+    "moments hold": "moments",
+    "what the samples span": "span",
+    "reads the samples": "samples",
+}
 SPACE = 3.0  # GiB of addresses for each of them
 TOL, RANK, CHUNK = 1e-4, 3, 16 << 20
 AIMS = {
@@ -214,9 +221,7 @@ def grown(path: Path, alpha: float) -> dict:
     import logging
 
     from tracelearn import TraceNormRegressor
-    from tracelearn.problems.forms import BasisForm, MomentsForm, SamplesForm
 
-    forms = {MomentsForm.reason: "moments", BasisForm.reason: "span", SamplesForm.reason: "samples"}
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
@@ -226,7 +231,7 @@ def grown(path: Path, alpha: float) -> dict:
     return {
         "n": len(np.load(_targets(path))),
         "p": model.coef_.size,
-        "form": "subspaces" if any(": subspaces" in line for line in said) else forms[said[0].split(": ")[1]],
+        "form": next(form for words, form in FORMS.items() if any(words in line for line in said)),
         "gap": model.dual_gap_,
         "seconds": round(time.perf_counter() - began, 2),
         "processor_seconds": round(time.process_time() - busy, 2),

@@ -27,7 +27,8 @@ print(epochs.X.shape)
 # Alpha is chosen by cross-validation, and anew for each permutation: the best score of many candidates is better by chance,
 # and only a test that repeats the choice knows by how much.
 
-found = permutation_test(TensorClassifier(views=None), epochs.X, epochs.y, n_permutations=200, random_state=0)
+search = TensorClassifier(views=None, loss="squared_error")
+found = permutation_test(search, epochs.X, epochs.y, n_permutations=200, random_state=0)
 print(found)
 found.plot()
 
@@ -38,7 +39,7 @@ found.plot()
 # in 95 % of the permutations, or belong to a cluster of neighbours in time and frequency that is heavier than the
 # heaviest of any.
 
-chosen = TensorClassifier(views=None).fit(epochs.X, epochs.y)
+chosen = search.fit(epochs.X, epochs.y)
 model = TraceNormClassifier(alpha=chosen.alpha_, ridge=chosen.ridge_)
 tested = map_test(model, epochs.X, epochs.y, smooth=[1, 2], n_permutations=500, random_state=0)
 axes = tested.plot()

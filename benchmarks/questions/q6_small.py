@@ -69,7 +69,7 @@ def _problem(fit: Squares | SampleLoss, alpha: float, shape: tuple[int, ...]) ->
 
 def _squared(X: np.ndarray, y: np.ndarray, shape: tuple[int, ...]) -> tuple[Callable, Callable, TraceNormRegressor]:
     samples = Samples.of(Block(X.reshape(len(X), -1), y[:, None]), shape)
-    assert choose_form(samples, SquaredError()).name == "moments"
+    assert choose_form(samples, SquaredError()).uses_moments
     alpha = 0.1 * largest_alpha(Moments.of(X, y), shape)
     model = TraceNormRegressor(alpha=alpha, tol=1e-6)
     return (

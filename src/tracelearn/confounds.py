@@ -13,9 +13,9 @@ from tracelearn.moments import Moments
 
 __all__ = ["Regression"]
 
-# A feature of whose variance confounds explain all but this share is explained by them: what remains is rounding.
+# Where confounds explain all but this share of the variance of a feature, the remainder is rounding, and set to zero.
 _LEAST_UNEXPLAINED = 1e-12
-_LEAST_EIGENVALUE = 1e-10  # of the correlations of confounds, as a share of the largest: below they are collinear
+_LEAST_EIGENVALUE = 1e-10  # eigenvalues of their correlations below this share of the largest mean collinear confounds
 
 
 @dataclass(frozen=True, eq=False)

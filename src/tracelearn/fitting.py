@@ -46,7 +46,7 @@ __all__ = [
 
 logger = logging.getLogger("tracelearn")
 
-# Of alpha_max, for alpha="auto": of 0.3, 0.1, 0.03 and 0.01 the best on average over nine data sets.
+# alpha="auto" is this share of alpha_max: of 0.3, 0.1, 0.03 and 0.01 the best on average over nine data sets.
 _AUTO_SHARE = 0.03
 
 Report = Callable[[str, int], None]  # takes a message, and from which level of verbosity on it is to be seen
@@ -56,15 +56,15 @@ class ZeroWeightsWarning(UserWarning):
     """A model has learned nothing: all of its weights are zero."""
 
 
-def loss_named(given: Any, *, for_classes: bool) -> Loss:
-    """Make the loss of a name, or take an object that is one; refuse a loss for other targets."""
-    loss = LOSSES[given]() if isinstance(given, str) and given in LOSSES else given
-    wanted = "for_classes" if for_classes else "for_numbers"
-    if isinstance(loss, str) or not getattr(loss, wanted, False):
-        names = sorted(name for name, kind in LOSSES.items() if getattr(kind, wanted))
+def loss_named(name_or_loss: Any, *, for_classes: bool) -> Loss:
+    """Return the loss of a name, or a loss as it is; refuse one that is not for such targets."""
+    loss = LOSSES[name_or_loss]() if isinstance(name_or_loss, str) and name_or_loss in LOSSES else name_or_loss
+    purpose = "for_classes" if for_classes else "for_numbers"
+    if isinstance(loss, str) or not getattr(loss, purpose, False):
+        names = sorted(name for name, kind in LOSSES.items() if getattr(kind, purpose))
         raise ValueError(
             f"Expected a loss for {'classes' if for_classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
-            f"that is one, got {given!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
+            f"that is one, got {name_or_loss!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
         )
     return loss
 
@@ -299,7 +299,7 @@ def _from_samples(samples: Samples, spec: Spec, settings: Settings, data_fit: Da
 def _in_precision_of_samples(
     problems: Problems, solution: Solution, scales: Array | None, spec: Spec, tol: float
 ) -> tuple[Solution, Array]:
-    """Round weights to the precision of the samples, where the gap has room for what that costs.
+    """Round weights to the precision of the samples, unless the gap would then exceed ``tol``.
 
     Returns the solution of the weights that are handed out, certified, and these weights as rows, in the units of the samples.
     """
@@ -348,7 +348,7 @@ def _gap_curve(checks: list[tuple[int, float]]) -> Array:
 
 
 def _say_nothing(message: str, level: int) -> None:
-    pass
+    """Report nothing."""
 
 
 @contextmanager
@@ -368,7 +368,7 @@ def visible_log() -> Iterator[None]:
 
 
 def reporter(name: str, verbose: int) -> Report:
-    """Make what ``verbose`` reports with, under the name of an estimator."""
+    """Make the function that logs messages up to the level ``verbose``, under the name of an estimator."""
 
     def report(message: str, level: int) -> None:
         if verbose >= level:

@@ -495,7 +495,7 @@ class Overlap(_Terms):
         return Split(parts, xp.zeros_like(parts), parts)
 
     def pull(self, split: Split, rho: Array) -> Array:
-        """Consensus: every part pulls W towards itself with an equal share of ``rho``."""
+        """Pull W to every part, with an equal share of ``rho`` (ADMM in its consensus form)."""
         xp = array_namespace(rho)
         level = xp.reshape(rho / len(self.terms), (-1, *(1,) * (split.parts.ndim - 2)))
         return xp.sum(split.parts, axis=0) * level - xp.sum(split.duals, axis=0)
@@ -565,7 +565,7 @@ class Latent(_Terms):
         return Split(parts, xp.zeros_like(parts[:1, ...]), parts)
 
     def pull(self, split: Split, rho: Array) -> Array:
-        """Sharing: the sum of the parts pulls W."""
+        """Pull W to the sum of the parts (ADMM in its sharing form)."""
         xp = array_namespace(rho)
         level = xp.reshape(rho, (-1, *(1,) * (split.parts.ndim - 2)))
         return xp.sum(split.anchors, axis=0) * level + split.duals[0, ...]

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-_UNKNOWN = 4 << 30  # bytes that a system is taken to have which does not say
+_UNKNOWN = 4 << 30  # free memory, in bytes, that is assumed where the system does not tell
 _GROUP = Path("/sys/fs/cgroup")
 _DEVICE_BLOCK = 512 << 20
 
@@ -68,7 +68,7 @@ def array_namespace(*arrays: Array) -> Any:
     """Find the library of some arrays."""
     kind = type(arrays[0])
     if kind not in _NAMESPACES:
-        # Rows of SciPy's sparse kinds meet arrays of NumPy, and what comes out of their products is one.
+        # Products of SciPy's sparse rows are arrays of NumPy.
         _NAMESPACES[kind] = np if is_sparse(arrays[0]) else _any_namespace(*arrays)
     return _NAMESPACES[kind]
 
@@ -90,13 +90,13 @@ def is_non_numpy(X: Any) -> bool:
 
 def is_sparse(X: Any) -> bool:
     """Whether X is a sparse array or matrix of SciPy."""
-    # Who has such an array has imported it; commands that fail early need not.
+    # SciPy is not imported here: an array of it exists only if somebody has.
     scipy_sparse = sys.modules.get("scipy.sparse")
     return type(X) is not np.ndarray and scipy_sparse is not None and bool(scipy_sparse.issparse(X))
 
 
 def place(X: Any) -> str:
-    """Say in words where an array lives.
+    """Describe the library and the device of an array, for errors.
 
     Examples
     --------
@@ -111,13 +111,13 @@ def place(X: Any) -> str:
 
 
 def is_on_gpu(X: Array) -> bool:
-    """Whether X is an array of PyTorch on a CUDA device, where a launch costs more than most of our sums."""
+    """Whether X is an array of PyTorch on a CUDA device, where launching a kernel costs more than most sums here."""
     return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
 
 
-def block_bytes(X: Array, here: int) -> int:
-    """Bound the bytes of a block of rows: by ``here`` on a processor, to stay in cache; elsewhere a device is to be kept busy."""
-    return here if is_numpy_array(X) or "cpu" in str(device(X)).lower() else _DEVICE_BLOCK
+def block_bytes(X: Array, on_cpu: int) -> int:
+    """Return the bytes of a block of rows: ``on_cpu`` on a CPU, to stay in cache; more on a GPU, to keep it busy."""
+    return on_cpu if is_numpy_array(X) or "cpu" in str(device(X)).lower() else _DEVICE_BLOCK
 
 
 def same_place(first: Array, second: Array) -> bool:
@@ -128,7 +128,7 @@ def same_place(first: Array, second: Array) -> bool:
 
 
 def detached(X: Array) -> Array:
-    """Leave the record of automatic differentiation behind: a fit has no use for it, and it holds every step alive."""
+    """Drop the graph of automatic differentiation, which would keep the arrays of every step in memory."""
     return X.detach() if is_torch_array(X) and X.requires_grad else X
 
 
@@ -153,14 +153,15 @@ def move_to(X: Any, like: Array, dtype: Any = None) -> Array:
     if not is_non_numpy(like):
         X = X if type(X) is np.ndarray else to_numpy(X)
         return X if dtype is None else X.astype(dtype, copy=False)
-    xp, there = array_namespace(like), device(like)
+    xp = array_namespace(like)
+    device_of_like = device(like)
     if is_non_numpy(X) and array_namespace(X) is xp:
         X = detached(X)
-        X = X if device(X) == there else to_device(X, there)
+        X = X if device(X) == device_of_like else to_device(X, device_of_like)
         return X if dtype is None else xp.astype(X, dtype, copy=False)
     # Cast here, since the other device may lack the precision; copied, since NumPy's memory may be read-only.
     host = np.array(to_numpy(X), dtype=None if dtype is None else dtype_name(dtype), order="C")
-    return xp.asarray(host, device=there)
+    return xp.asarray(host, device=device_of_like)
 
 
 def dtype_name(dtype: Any) -> str:
@@ -178,12 +179,13 @@ def dtype_name(dtype: Any) -> str:
 
 def widest(like: Array) -> dict[str, Any]:
     """Find double precision on the device of ``like``, or single where there is none, as ``dtype`` and ``device``."""
-    xp, there = array_namespace(like), device(like)
+    xp = array_namespace(like)
+    device_of_like = device(like)
     try:
-        xp.zeros(1, dtype=xp.float64, device=there)
+        xp.zeros(1, dtype=xp.float64, device=device_of_like)
     except (TypeError, RuntimeError, ValueError):
-        return {"dtype": xp.float32, "device": there}
-    return {"dtype": xp.float64, "device": there}
+        return {"dtype": xp.float32, "device": device_of_like}
+    return {"dtype": xp.float64, "device": device_of_like}
 
 
 def as_dtype(X: Array, dtype: Any) -> Array:

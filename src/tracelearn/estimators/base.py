@@ -227,7 +227,7 @@ class TraceNormModel(LinearModel):
         sample_weight : array of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of the samples, such as movement or age. Predictions then need them too: the
-            regression that was learned here is apply_to_samples to new samples.
+            regression that was learned here is applied to new samples.
         """
         settings = settings_of(self)
         raw = as_raw(X, y, sample_weight, confounds)
@@ -248,7 +248,7 @@ class TraceNormModel(LinearModel):
         return self
 
     def _moments_to_keep(self, samples: Samples, settings: Settings) -> Moments:
-        """Sum samples up to learn more later, or say why that cannot be."""
+        """Sum up the moments that ``keep_moments`` asks for; refuse where the loss has none or they do not fit in memory."""
         if not settings.loss.has_moments:
             raise ValueError(
                 f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
@@ -263,7 +263,7 @@ class TraceNormModel(LinearModel):
         return samples.moments()
 
     def _summarised(self, raw: Raw, settings: Settings) -> tuple[Spec, Moments]:
-        """Learn from samples that come only once: their moments hold all that the squared loss needs."""
+        """Sum up samples that can be read only once; refuse losses that need more than moments."""
         if not settings.loss.has_moments:
             raise ValueError(
                 f"Expected samples that can be read more than once for {settings.loss!r}, got an iterator: pass a list, an "

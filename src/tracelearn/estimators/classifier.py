@@ -270,7 +270,7 @@ def _labels(classes: Array, scores: Array) -> Array:
 
 
 def _log_probabilities(loss: Loss, scores: Array) -> Array:
-    with np.errstate(over="ignore"):  # scores so far apart that their difference is infinite: probability zero
+    with np.errstate(over="ignore"):  # an infinite difference of scores: probability zero
         return loss.log_probabilities(scores)
 
 

@@ -360,7 +360,7 @@ class Convolutions(TensorTransformer):
         return array_namespace(T).concat(blocks)
 
     def shares(self, T: Array, layout: Layout) -> Array:
-        """Find the shares of samples that are few enough for their convolutions to stay in cache."""
+        """Find the shares of times above thresholds, for a block of samples whose convolutions fit in cache."""
         xp = array_namespace(T)
         signals = self.signals(T, layout)
         units, sizes = unit_signals(signals)
@@ -370,12 +370,12 @@ class Convolutions(TensorTransformer):
         pair_of_waveform = pair_of_waveform.ravel()
         shares = []
         for pair, (later, sign) in enumerate(pairs.tolist()):
-            looked_at = sizes * _pair(units, xp.roll(units, -later, axis=0), sign) if sign else signals
+            paired = sizes * _pair(units, xp.roll(units, -later, axis=0), sign) if sign else signals
             # Signals of about one are compared in single precision, which takes half the time.
-            looked_at = to_single(looked_at / move_to(scale[..., None], looked_at, looked_at.dtype))
+            paired = to_single(paired / move_to(scale[..., None], paired, paired.dtype))
             chosen = pair_of_waveform == pair
             thresholds = self.thresholds_[:, chosen] / scale
-            shares.append(_shares_above(looked_at, WAVEFORMS[chosen], layout.dilations, thresholds))
+            shares.append(_shares_above(paired, WAVEFORMS[chosen], layout.dilations, thresholds))
         order = np.argsort(np.argsort(pair_of_waveform, kind="stable"))
         in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(order, device=device(T)), axis=1)
         return xp.reshape(xp.permute_dims(in_order, (3, 2, 0, 1, 4)), (T.shape[0], *layout.shape))

@@ -13,7 +13,7 @@ from tracelearn.features.summaries import Summary, squares, summarise
 
 __all__ = ["Logarithm"]
 
-# Logarithms further below their mean, in standard deviations, count as that: one entry near zero is not to outweigh all others.
+# Logarithms are clipped so many standard deviations below their mean: one entry near zero must not outweigh all others.
 _FARTHEST = 6.0
 
 
@@ -86,7 +86,7 @@ class Logarithm(OneToOneFeatureMixin, TensorTransformer):
 
     @property
     def floor_(self) -> Array:
-        """The smallest logarithm of every entry: those below it, and of entries that are not positive, count as it."""
+        """The smallest logarithm of every entry, which replaces smaller ones and those of entries that are not positive."""
         return self.mean_ - _FARTHEST * np.sqrt(self.var_)
 
     def transform_tensors(self, T: Array) -> Array:

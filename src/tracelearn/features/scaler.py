@@ -117,7 +117,7 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
         if not self.with_std:
             return {"mean_": mean, "var_": None, "scale_": None}
         var = summary.sums[0] / (summary.weight * (math.prod(shape) // summary.mean.size))
-        # A spread below the rounding of the entries themselves is no spread.
+        # A variance below the rounding of the entries counts as zero.
         is_constant = var <= (summary.eps * summary.mean) ** 2
         return {"mean_": mean, "var_": var, "scale_": np.where(is_constant, 1.0, np.sqrt(var))}
 
@@ -127,7 +127,7 @@ class TensorStandardScaler(OneToOneFeatureMixin, LinearTransformer):
         shape = self.sample_shape_
         shared = self.shared_axes(shape)
         size = tuple(1 if axis in shared else shape[axis - 1] for axis in range(1, len(shape) + 1))
-        # What is not learned is not looked at later, and may be anything.
+        # Without with_std the variances are never used: zeros keep the summary complete.
         mean = np.zeros(size) if self.mean_ is None else self.mean_
         var = np.zeros(size) if self.var_ is None else self.var_
         entries_of_each = math.prod(shape) // math.prod(size)

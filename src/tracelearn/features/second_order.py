@@ -25,14 +25,16 @@ from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["SecondOrder", "SpatialFilters"]
 
-_SMALLEST = 1e-10  # of the reference: less is rounding, and its logarithm would outweigh all else
+_SMALLEST = (
+    1e-10  # eigenvalues below this share of the reference are rounding, whose logarithms would outweigh all others
+)
 
 # A search does not try it where one search would take more multiplications than this, about a minute.
 _MOST_MULTIPLICATIONS = 3e11
 
 
 class SpatialFilters(NamedTuple):
-    """A symmetric weight, read: its eigenvalues (..., c), largest size first, with filters and patterns (..., c, c) as rows."""
+    """A symmetric weight as filters: eigenvalues (..., c), largest size first, with filters and patterns (..., c, c) as rows."""
 
     values: Array
     filters: Array
@@ -41,7 +43,7 @@ class SpatialFilters(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """What channels (kept..., channels, 1) are divided by, if by anything, and what their means are multiplied by."""
+    """The scales that channels (kept..., channels, 1) are divided by, if any, and the factor of their means."""
 
     channel_scale: Array | None = None
     mean_scale: float = 1.0
@@ -211,12 +213,12 @@ class SecondOrder(TensorTransformer):
 
     @property
     def learns_in_one_pass(self) -> bool:  # type: ignore[override]
-        """Whether there is nothing to learn about levels before covariances are."""
+        """Whether covariances are learned directly, without a pass for scales and levels before."""
         return not (self.standardize or self.limits_mean)
 
     @property
     def limits_mean(self) -> bool:
-        """Whether ``mean`` is a share that the variance of means is not to exceed."""
+        """Whether ``mean`` is a number, the largest share of the variance that means may have."""
         return not isinstance(self.mean, bool | np.bool_)
 
     # --- shapes ------------------------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ class SecondOrder(TensorTransformer):
         return {**learned, "channel_scale_": levels.channel_scale, "mean_scale_": levels.mean_scale}
 
     def learn_levels(self, samples: TrainingSamples) -> Levels:
-        """Learn what channels are divided by, and their means multiplied by, in one pass."""
+        """Learn the scales of channels, and the factor of their means, in one pass."""
         summary = samples.total(self.summarise_levels, self.numbers_per_sample)
         power = summary.mean[..., 0]
         scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.standardize else np.ones_like(power)

@@ -28,7 +28,7 @@ from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["SOFTENING", "Similarities"]
 
-# What is added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
+# Added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
 SOFTENING = 1e-6
 _JITTER = 1e-6
 _HASHED = 256  # entries of a sample, in equal steps, of which its number is computed
@@ -53,7 +53,7 @@ def _lowest(rows: Array, n_landmarks: int) -> Array:
     rows = rows[rows[:, 0] <= numbers[-1]]
     if len(numbers) == len(rows):
         return rows[np.argsort(rows[:, 0])]
-    # Samples of one shape have one number, as most have of two entries: the bits of a sum decide, and not which came first.
+    # Samples that differ only in size have one number (of two entries most do): then a hash decides, not the order.
     sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
     rows = rows[np.lexsort((scramble(scramble(sums.view(np.uint64))), rows[:, 0]))]
     is_new = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
@@ -208,7 +208,7 @@ class Similarities(TensorTransformer):
         hashed = rows[:, :: -(-rows.shape[1] // _HASHED)]
         hashed = hashed - hashed[:, :1]
         units, sizes = unit_signals((hashed - xp.mean(hashed, axis=1, keepdims=True))[None, ...])
-        largest = float(xp.max(xp.abs(rows)))  # levels count, too
+        largest = float(xp.max(xp.abs(rows)))  # not of the centred signals: levels must be in range, too
         if not np.finfo(np.float64).tiny < largest * largest < np.inf:
             check_range(T, "X")
         is_constant = to_numpy(sizes)[0, :, 0] == 0
@@ -284,7 +284,7 @@ class Similarities(TensorTransformer):
         return self._checked_weights(W) @ self.whitener_
 
     def entry_weights(self, W: Array) -> Array:
-        """Sum up the landmarks, each times its weight: what the model would weigh entries by if similarities were linear.
+        """Sum up the landmarks, each times its weight: the weights of entries if similarities were linear.
 
         Parameters
         ----------

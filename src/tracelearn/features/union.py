@@ -156,7 +156,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         return joined, joined.scaled(flat)
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
-        """Fit every transformer, then find the variances of what they make of samples."""
+        """Fit every transformer, then find the variances of the transformed samples."""
         if earlier is None:
             transformers = [view.fit_samples(samples) for view in self._unfitted()]
         else:
@@ -198,7 +198,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         return self.attributes_of(summary, self.transformers_)
 
     def attributes_of(self, summary: Summary, transformers: Sequence[TensorTransformer]) -> dict[str, Any]:
-        """Return the attributes that follow from mean and variance of what fitted transformers make of samples."""
+        """Return the attributes that follow from mean and variance of the transformed samples."""
         n_views = len(self.views)
         weights = np.ones(n_views)
         if self.view_weights is not None:
@@ -229,7 +229,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
     # --- applying ----------------------------------------------------------------------------------------------------
 
     def transform_tensors(self, T: Array) -> Array:
-        """Put all views, each times its factor, one after the other."""
+        """Concatenate all views, each multiplied by its factor."""
         return self.scaled(_flat(T, self.transformers_))
 
     def scaled(self, flat: Array) -> Array:
@@ -251,7 +251,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         return [(f"{name}__", shape) for name, shape in zip(self.view_names_, self.view_shapes_, strict=True)]
 
     def split(self, flat: Array) -> list[Array]:
-        """Take flat samples (n, p), or weights (p,) or (K, p) of a model, apart into those of the views, as tensors."""
+        """Split flat samples (n, p), or weights (p,) or (K, p) of a model, into the tensors of each view."""
         check_is_fitted(self)
         flat = flat if is_non_numpy(flat) else np.asarray(flat)
         size = self.output_shape_[0]
@@ -281,7 +281,7 @@ def _flat(T: Array, transformers: Sequence[TensorTransformer]) -> Array:
 
 
 def _split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Cut the last axis into parts of the sizes of some shapes, and give them these."""
+    """Cut the last axis into parts, and reshape each to one of some shapes."""
     xp = array_namespace(flat)
     rows = tuple(flat.shape[:-1])
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()

@@ -125,7 +125,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         return {"mean_": summary.mean, "mode_covariances_": covariances, "mode_whiteners_": whiteners}
 
     def whitener_of(self, C: Array) -> Array:
-        """Raise the covariance of a mode, in units of its mean eigenvalue and shrunk, to the power that is asked for."""
+        """Raise the covariance of a mode, divided by its mean eigenvalue and shrunk, to ``power``."""
         unit = np.trace(C) / len(C)
         eye = np.eye(len(C))
         shrunk = (1.0 - self.shrinkage) * (C / unit if unit > 0 else eye) + self.shrinkage * eye

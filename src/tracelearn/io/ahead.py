@@ -29,11 +29,11 @@ def read_ahead(iterator: Iterable[T]) -> Iterator[T]:
     """
     iterator = iter(iterator)
     try:
-        # Asked for one at a time, so that never more than one item waits: items may be as large as memory allows.
+        # One at a time, so that never more than one item is held ahead: items may be as large as memory allows.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="tracelearn-read-ahead") as pool:
             try:
                 future = pool.submit(next, iterator, _END)
-            except RuntimeError as error:  # the memory for its stack is short
+            except RuntimeError as error:  # no memory for the stack of a thread
                 raise MemoryError(f"no thread could be started to read: {error}") from error
             while (item := future.result()) is not _END:
                 future = pool.submit(next, iterator, _END)

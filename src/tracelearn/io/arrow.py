@@ -18,7 +18,7 @@ __all__ = ["open_table"]
 
 
 def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
-    """Read names and types; where columns are wanted, also the number of rows, by a look at one of them."""
+    """Read names and types, and with ``columns`` the number of rows, by reading one of these."""
     with _open(place, None) as reader:
         schema = reader.schema
     batches = partial(_batches, place, schema)
@@ -39,7 +39,7 @@ def _open(place: Place, options: Any) -> Iterator[Any]:
 
 
 def _batches(place: Place, schema: Any, columns: Sequence[str], start: int, rows: int) -> Iterator[Any]:
-    """Read some columns from a row on."""
+    """Yield record batches of some columns, from a row on."""
     fields = sorted(schema.get_field_index(name) for name in columns)
     with _open(place, pyarrow.ipc.IpcReadOptions(included_fields=fields)) as reader:
         is_file = hasattr(reader, "get_batch")

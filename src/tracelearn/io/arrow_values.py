@@ -98,7 +98,7 @@ def _column_to_array(column: Any, shape: tuple[int, ...], dtype: np.dtype[Any], 
 
 
 def _flattened(lists: Any, shape: tuple[int, ...], name: str, row: int) -> Any:
-    """Put the entries of nested lists in a row, after a check that all have the shape."""
+    """Flatten nested lists to one array of entries, after a check that all have the shape."""
     width = 1  # entries of each sample so far
     for size in shape:
         if _is_list(lists.type):
@@ -110,7 +110,7 @@ def _flattened(lists: Any, shape: tuple[int, ...], name: str, row: int) -> Any:
 
 
 def _numbers(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Make numbers of a flat array of pyarrow."""
+    """Convert a flat array of pyarrow to numbers of NumPy."""
     if types.is_decimal(values.type):
         values = values.cast(pyarrow.float64())
     if types.is_dictionary(values.type):
@@ -120,7 +120,7 @@ def _numbers(values: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _labels(values: Any) -> NDArray[Any]:
-    """Make labels that are repeated one object each: written out, long ones would fill the memory."""
+    """Make an array of labels in which equal labels are one object: copies of long ones would fill the memory."""
     coded = values if types.is_dictionary(values.type) else values.dictionary_encode()
     labels = coded.dictionary.to_numpy(zero_copy_only=False).astype(object)
     array: NDArray[Any] = labels[coded.indices.to_numpy(zero_copy_only=False)]

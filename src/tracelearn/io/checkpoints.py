@@ -138,7 +138,7 @@ class CheckpointFolder:
         self._trusted = tuple(trusted)
         self._written_at = time.monotonic()
         self._whole: list[Path] = []  # checkpoints that were written or read by this run, oldest first
-        # It ends with the process, however that ends, and stays where it is: a lock on a file that was removed guards nothing.
+        # The lock ends with the process, however it ends. Its file is never removed: a lock on a removed file guards nothing.
         self._lock = require("filelock", "stream").FileLock(folder / ".lock", timeout=0)
 
     def __enter__(self) -> Self:
@@ -166,7 +166,7 @@ class CheckpointFolder:
     def begin(self, model: Any, *, resume: bool) -> Learned | None:
         """Read the newest checkpoint that is whole, or None to begin with the first sample."""
         paths = checkpoints_in(self.folder)
-        for path in paths:  # a link would be written through, and a pipe waited at
+        for path in paths:  # writing through a link would change another file, and opening a pipe would block
             refuse(
                 not stat.S_ISREG(path.lstat().st_mode),
                 f"Expected files of checkpoints in {self.folder}, got {path.name}, which is a link, a pipe or a device: remove "
@@ -180,7 +180,7 @@ class CheckpointFolder:
         for path in self.folder.glob(".checkpoint-*.tmp"):  # of a run that was killed while writing
             path.unlink(missing_ok=True)
         if not paths:
-            pack("checkpoint", {"model": model})  # what cannot be written is refused now, not after hours
+            pack("checkpoint", {"model": model})  # refuse now what cannot be written, not after hours of learning
             if resume:
                 logger.info("no checkpoint in %s: starting from the first sample", self.folder)
             return None
@@ -194,7 +194,7 @@ class CheckpointFolder:
         return time.monotonic() - self._written_at >= self._seconds
 
     def write(self, learned: Learned) -> None:
-        """Write a checkpoint, unless it is there, and remove all but the last two."""
+        """Write a checkpoint, unless this one was written before, and remove all but the last two."""
         path = self.folder / f"checkpoint-{learned.progress.n_samples:015d}.tracelearn"
         if self._whole and path == self._whole[-1]:
             return
@@ -227,7 +227,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def _read(path: Path, trusted: Iterable[type]) -> Learned:
-    """Read a checkpoint."""
+    """Read a checkpoint and check that it holds a model and its progress."""
     kind, plain = unpack(path, trusted)
     if kind != "checkpoint":
         raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
@@ -255,7 +255,7 @@ def _check_same_parameters(model: Any, saved: Any) -> None:
 
 
 def _in_one_line(value: Any) -> str:
-    """Write a parameter in one short line: that of a file may be anything."""
+    """Write a parameter in one short line; one from a file may be of any length."""
     return " ".join(repr(value).split())[:100]
 
 

@@ -35,7 +35,9 @@ __all__ = [
 
 T = TypeVar("T", bound=Sized)
 TEXT = np.dtypes.StringDType()  # readers announce text of variable length as this type, and return it as objects
-_LARGEST_BLOCK = 16 * 2**20  # still in cache when it is summed up; four times as much is slower by a tenth
+_LARGEST_BLOCK = (
+    16 * 2**20
+)  # blocks of this size are still in cache when they are summed up; four times as much is slower by a tenth
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,7 @@ class Column:
     chunk : int
         Rows that are stored, and so must be read, together.
     read : function from a row and a number of rows to an iterator
-        Reads from that row on, in arrays of about so many rows, cut wherever the format likes it best.
+        Yields arrays of about so many rows from that row on; the format decides where they are cut.
     modes : tuple of Mode or None
         Names and coordinates of the modes of a value, where the file has them.
     """
@@ -82,7 +84,7 @@ class Column:
 
 
 def until_rows(arrays: Iterable[T], rows: int) -> Iterator[T]:
-    """Take arrays or record batches until they have so many rows together."""
+    """Yield arrays or record batches until they have ``rows`` rows together."""
     taken = 0
     for array in arrays:
         yield array
@@ -116,7 +118,7 @@ class WholeArray:
 
 
 def column_of_array(open_array: Callable[[], AbstractContextManager[Any]], name: str, axis: int = 0) -> Column:
-    """Make a column of an array that is opened anew for every pass, with the samples along an axis.
+    """Make a column of an array that is opened again for every pass, with the samples along an axis.
 
     The array has a shape, a dtype, and perhaps chunks and modes; it is read when it is sliced by a tuple.
     """
@@ -150,7 +152,7 @@ def _slices(
         while start < n:
             stop = min(n, start - start % step + step)
             values = array[(*[slice(None)] * axis, slice(start, stop))]
-            # Copied, since a slice of a memory map reads nothing yet.
+            # Copied, since a slice of a memory map has read nothing yet.
             values = np.array(values) if isinstance(values, np.memmap) else np.asarray(values)
             yield np.moveaxis(values.astype(object) if values.dtype.kind == "T" else values, axis, 0)
             start = stop
@@ -244,7 +246,7 @@ def _blocks(columns: Sequence[Column | None], n: int, rows: int, start: int) -> 
 
 
 def regroup(arrays: Iterable[NDArray[Any]], start: int, rows: int) -> Generator[NDArray[Any]]:
-    """Cut arrays that follow each other from row ``start`` on anew, at the multiples of ``rows``.
+    """Cut consecutive arrays from row ``start`` on anew, at the multiples of ``rows``.
 
     Examples
     --------

@@ -51,7 +51,7 @@ class _Dialect:
 
 
 def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
-    """Find names and types; where columns are wanted, also the number of rows."""
+    """Read names and types, and with ``columns`` the number of rows."""
     dialect = _read_dialect(place)
     with dialect.open(pyarrow.csv.open_csv, {}) as reader:
         schema = reader.schema
@@ -79,7 +79,7 @@ def _batches(
 
 
 def _read_dialect(place: Place) -> _Dialect:
-    """Find in the first two lines what separates values, and whether decimals have a comma."""
+    """Find the separator of values and the decimal point or comma, from the first two lines."""
     with place.open("rb") as file:
         lines = [file.readline(_LONGEST_LINE) for _ in range(_LINES_READ)]
     names, values = lines[:2]
@@ -112,9 +112,10 @@ def _refuse_lines_above(place: Place, lines: Sequence[bytes]) -> None:
 
 
 def _refuse_no_names(place: Place, names: Sequence[str]) -> None:
-    """Refuse numbers in the place of names, but for an axis such as wavelengths, which has an order, after some name.
+    """Refuse a first line of numbers: it is data, not names.
 
-    Whole numbers are what pandas calls columns that have no name.
+    Numbers may be names if they increase or decrease throughout, as wavelengths do, and some other column has a name that is no
+    number. Whole numbers are allowed, since pandas names columns so that have no name.
     """
     numbers = [name for name in names if re.fullmatch(r"-?(\d+\.?\d*|\.\d+)", name)]
     directions = {(b > a) - (b < a) for a, b in pairwise(map(float, numbers))}

@@ -32,7 +32,7 @@ def open_array(path: Path, name: str) -> Iterator[Any]:
 
 
 def with_text(dataset: h5py.Dataset) -> Any:
-    """Have a dataset of strings, which h5py reads as bytes, read as text; any other stays as it is."""
+    """Return a dataset of strings, which h5py reads as bytes, as one of text; any other dataset as it is."""
     return dataset if h5py.check_string_dtype(dataset.dtype) is None else _Text(dataset)
 
 

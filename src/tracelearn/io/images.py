@@ -21,7 +21,7 @@ from tracelearn.optional import require
 
 __all__ = ["names", "open_array"]
 
-_FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF", "PPM")  # none that needs another program to be drawn
+_FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF", "PPM")  # formats that Pillow reads without another program
 _GREY = {"1": "L", "L": "L", "I;16": "I;16", "I": "I", "F": "F"}  # all others become red, green and blue
 
 
@@ -79,7 +79,7 @@ def _open_images(path: Path) -> _Images:
 
 @dataclass(frozen=True)
 class _Images:
-    """Images as one array, drawn when it is sliced."""
+    """Images as one array; an image is read when it is sliced."""
 
     files: tuple[Path, ...]
     mode: str

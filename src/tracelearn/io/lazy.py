@@ -21,7 +21,7 @@ def is_lazy(values: Any) -> bool:
 
 
 def column_of_values(values: Any, name: str) -> Column:
-    """Make a column of a lazy array, or of what NumPy makes one of."""
+    """Make a column of a lazy array, or of anything that NumPy converts to an array."""
     if not is_lazy(values):
         return column_of_array(partial(nullcontext, np.asarray(values)), name)
     library = type(values).__module__.partition(".")[0]

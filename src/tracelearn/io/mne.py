@@ -43,7 +43,7 @@ def open_array(path: Path, name: str) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class _Recordings:
-    """Sensors and times of epochs, without bad sensors and those of eyes and muscles."""
+    """Epochs as one array, without sensors that are bad or not of the brain."""
 
     epochs: Any
     modes: tuple[Mode, ...]

@@ -30,13 +30,13 @@ from tracelearn.search.intervals import HeldOutResiduals
 
 __all__ = ["check_parts", "check_use"]
 
-_LARGEST_SAMPLE = 1 << 20  # entries; larger samples are not predicted, only their shapes are compared
+_LARGEST_SAMPLE = 1 << 20  # the largest samples that are predicted as a test; of larger ones only shapes are compared
 _N_SAMPLES = 5  # several, so that what fits one sample by chance is noticed
 _MOST_TERMS = 1000  # of a penalty
 
 
 def check_parts(thing: Any) -> None:
-    """Refuse an object whose parts do not fit each other; any exception is a refusal."""
+    """Check that the parts of an object from a file fit each other; any exception means that they do not."""
     for kind, check in _CHECKS.items():
         if isinstance(thing, kind):
             check(thing)
@@ -237,7 +237,7 @@ def _check_estimator(model: BaseEstimator) -> None:
 
 
 def _check_samples(model: Any) -> None:
-    """Compare what an estimator says of samples with their shape."""
+    """Check that the attributes of an estimator that describe samples agree with their shape."""
     attributes = vars(model)
     p = math.prod(model.sample_shape_)
     expect(attributes.get("n_features_in_", p) == p, "samples of no shape")
@@ -353,7 +353,7 @@ def _check_search(model: TensorRegressor | TensorClassifier) -> None:
 
 
 def _check_residuals(residuals: HeldOutResiduals) -> None:
-    """Compare the models of the folds with what they were off by on the samples that each held out."""
+    """Check that the models of the folds agree with the residuals of the samples that each held out."""
     n_folds, n_targets, _ = residuals.coefs.shape
     n = len(residuals.folds)
     expect(_is_finite(residuals.coefs) and _is_finite(residuals.intercepts), "models of folds that are none")
@@ -393,7 +393,7 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
 
 
 def check_use(model: Any) -> None:
-    """Have a fitted model judge samples of zeros, as a later step will."""
+    """Let a fitted model predict samples of zeros, as its user will: any exception means that it is damaged."""
     first = model.steps[0][1] if isinstance(model, Pipeline) else model
     if isinstance(first, LaggedRegressor):
         n_samples = len(getattr(first, "lags_", ())) + _N_SAMPLES

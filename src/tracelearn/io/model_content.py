@@ -56,7 +56,7 @@ _DTYPE = re.compile(rf"[<>|][{_PLAIN_KINDS}][0-9]{{1,6}}(\[[a-zA-Z]+\])?")
 _MOST_DOCUMENT_BYTES = 4 << 20
 _MOST_CONTAINERS = 200_000
 _MOST_ARRAYS = 30_000
-_MOST_KEYS = 3_000  # numbers can be chosen so that a dictionary of n of them takes n² steps
+_MOST_KEYS = 3_000  # keys can be chosen so that a dictionary of n of them takes n² steps
 
 
 class UnknownTypeError(ValueError):
@@ -112,7 +112,7 @@ def _is_defined(kind: type, name: str) -> bool:
 
 
 def write_content(thing: Any, left_out: tuple[str, ...] = ()) -> bytes:
-    """Write a thing, without attributes of some names; equal things give equal bytes."""
+    """Write an object as bytes, without attributes of some names; equal objects give equal bytes."""
     writer = _Writer(left_out)
     content = writer.plain(thing)
     table = [[array.dtype.str, array.shape, _order(array)] for array in writer.arrays]
@@ -121,7 +121,7 @@ def write_content(thing: Any, left_out: tuple[str, ...] = ()) -> bytes:
 
 
 def _order(array: NDArray[Any]) -> Any:
-    """Say how an array lies in memory, "F" or "C": products of arrays that lie otherwise round otherwise."""
+    """Return the memory order of an array, "F" or "C", which is kept since products round differently in the other."""
     return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
 
 
@@ -216,7 +216,7 @@ def _read_arrays(table: list[tuple[str, list[int], Any]], data: memoryview) -> l
 
 
 def _dtype(text: Any) -> np.dtype[Any]:
-    """Read a dtype, which is none of Python objects or records."""
+    """Read a dtype; refuse Python objects and records."""
     expect(isinstance(text, str) and _DTYPE.fullmatch(text), "a dtype of Python objects or records, or none")
     dtype: np.dtype[Any] = np.dtype(text)
     return dtype

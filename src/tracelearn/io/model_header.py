@@ -15,12 +15,12 @@ __all__ = ["FORMAT", "MAGIC", "DamagedFileError", "Header", "open_regular", "rea
 
 FORMAT = 1
 MAGIC = b"tracelearn file\n"
-_HEADER_BYTES = 1024  # ours have about 200; a longer line is not read
+_HEADER_BYTES = 1024  # headers have about 200 bytes; a longer line is not read
 _KINDS = ("model", "moments", "checkpoint")
 
 
 class DamagedFileError(ValueError):
-    """A file is not, or no longer, what was written."""
+    """A file is damaged, or was not written by this package."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Header:
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read what a file says of itself; its content is not looked at."""
+    """Read the header of a file, not its content."""
     with open_regular(path) as file:
         return read_open_header(file, path)
 

@@ -34,7 +34,7 @@ def save(thing: Any, path: str | os.PathLike[str], *, moments: bool = True) -> N
 
     The file holds parameters, everything learned and the last solution, so that what ``load`` returns predicts, merges and
     continues to learn exactly as the original does. It contains no code, and reading it runs none. A model fitted on a GPU
-    is written with arrays of NumPy, and that is what it has when it is read.
+    is written with arrays of NumPy, and has these when it is read.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def save(thing: Any, path: str | os.PathLike[str], *, moments: bool = True) -> N
 
 
 def pack(kind: str, thing: Any, *, moments: bool = True) -> bytes:
-    """Write a thing as the bytes of a file, and refuse what could not be read back."""
+    """Write an object as the bytes of a file, and refuse one that could not be read back."""
     try:
         payload = write_content(thing, () if moments else _MOMENTS)
     except (UnknownTypeError, RecursionError) as error:
@@ -128,7 +128,7 @@ def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[
             f"Expected a {header.kind} of plain data and types of tracelearn, got {_one_line(error)}, {path}: if you know the "
             "type and trust it, pass trusted=[...]."
         ) from error
-    except Exception as error:  # whatever hostile content makes of json and NumPy
+    except Exception as error:  # hostile content may raise anything in json and NumPy
         raise DamagedFileError(
             f"Expected content that tracelearn can write and read, got some that it cannot ({type(error).__name__}: "
             f"{_one_line(error)}), {path}: use only files written by save."
@@ -137,12 +137,12 @@ def unpack(path: str | os.PathLike[str], trusted: Iterable[type] = ()) -> tuple[
 
 
 def _one_line(error: Exception) -> str:
-    """Write what an error says in one line: of a hostile file it may be anything."""
+    """Write the message of an error in one short line; that of a hostile file may be of any length."""
     return " ".join(str(error).split())[:200]
 
 
 def _read_payload(path: str | os.PathLike[str]) -> tuple[Header, bytes]:
-    """Read the bytes of a file, no more than there are, and check them against its header."""
+    """Read the content of a file, and check its length and checksum against the header."""
     with open_regular(path) as file:
         header = read_open_header(file, path)
         length = os.fstat(file.fileno()).st_size - file.tell()

@@ -163,14 +163,14 @@ def _is_dataset(X: Any) -> bool:
 
 
 def _is_stream_of_rows(X: Any, y: Any) -> bool:
-    """Tell tables from arrays: what NumPy can read is an array, unless the targets are named."""
+    """Tell whether X is a table; what NumPy can convert is taken as an array, unless the targets are given by name."""
     if hasattr(X, "__arrow_c_stream__"):
         return isinstance(y, str) or not hasattr(X, "__array__")
     return isinstance(y, str) and hasattr(X, "__next__")  # record batches one by one, as Spark hands them out
 
 
 def _is_iterable_of_blocks(X: Any) -> bool:
-    """Tell generators, loaders and lists of blocks from arrays, tables and lists of numbers."""
+    """Tell whether X is an iterable of blocks, such as a generator, a loader or a list, not an array or a list of numbers."""
     if isinstance(X, Sequence):
         first = X[0] if len(X) else None
         return isinstance(first, tuple) and len(first) in (2, 3) and getattr(first[0], "ndim", 0) >= 2

@@ -24,7 +24,7 @@ _ADVICE = "store it as .npy, HDF5 or Zarr, which are read in blocks, or compress
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder with links that lead out of it, or with pipes and devices: reading them reads something else."""
+    """Refuse a folder with links that lead out of it, or with pipes and devices, which are not data of the folder."""
     root = folder.resolve()
     for parent, subfolders, files in os.walk(folder):
         for name in (*subfolders, *files):

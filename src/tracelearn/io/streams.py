@@ -27,7 +27,7 @@ _REFRESH_SAMPLES = 1000  # unless the user says otherwise
 
 @dataclass(frozen=True)
 class StreamReport:
-    """What came of a stream so far.
+    """The results of a stream so far.
 
     ``n_samples`` and ``n_refreshes`` count those before a resume too; ``seconds`` are of this run. Every point of ``curve``
     is an error on samples that the model had not learned yet: mean squared error for numbers, share of wrong labels for
@@ -160,8 +160,8 @@ def stream(
 class _Run:
     """One run over a source, from a checkpoint or from nothing.
 
-    ``learned`` is replaced as a whole after every batch: whatever is raised in between, it says where the run was between two
-    batches. ``model`` is the user's, which is given what was learned at every refresh and at the end.
+    ``learned`` is replaced as a whole after every batch, so that it is consistent whenever an error is raised. ``model`` is the
+    user's, which receives what was learned at every refresh and at the end.
     """
 
     model: Any
@@ -188,7 +188,7 @@ class _Run:
                     self.on_refresh(self._report())
 
     def rescue(self) -> None:
-        """Keep what was learned before something went wrong, which is what is raised, whatever comes of this."""
+        """Keep what was learned before an error; an error in doing so must not replace the first one."""
         self._hand_over()
         if self.folder is not None and self.learned.progress.n_samples:
             with suppress(Exception):
@@ -276,7 +276,7 @@ def _n_classes(model: Any) -> int:
 
 
 def _can_solve(model: Any) -> bool:
-    """Tell whether there is something to solve for: numbers, or at least two classes."""
+    """Tell whether weights can be solved for: targets are numbers, or of at least two classes."""
     return _n_classes(model) != 1
 
 

@@ -20,7 +20,7 @@ from tracelearn.problems.data_fit import DataFit, Evaluation, repeated
 
 __all__ = ["Problems", "Solution", "alpha_max", "certify", "share_of_alpha_max"]
 
-_ROUNDING = 8.0  # what sums of many rounded terms are off by, in units of the last place of their largest
+_ROUNDING = 8.0  # the rounding error of sums of many terms, in units of the last place of the largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Solution:
             objective=xp.concat([part.objective for part in parts]),
             gap=xp.concat([part.gap for part in parts]),
             n_iter=max(part.n_iter for part in parts),
-            rho=None if any(rho is None for rho in rhos) else xp.concat(rhos),  # zero is found without a step
+            rho=None if any(rho is None for rho in rhos) else xp.concat(rhos),  # W = 0 has no step of ADMM
         )
 
 
@@ -92,7 +92,7 @@ class Problems:
     penalty: Penalty
     alpha: Array
     shape: tuple[int, ...]
-    scale: Array  # what gaps are relative to (B,): the objectives at W = 0 of the problems that were asked
+    scale: Array  # gaps are relative to these (B,), the objectives at W = 0
     penalised: bool = True  # whether no alpha is zero; where one is, certificates need the least curvature
 
     def tensors(self, rows: Array) -> Array:
@@ -107,7 +107,7 @@ class Problems:
         return Solution(W, split, objective, gap, n_iter, rho)
 
     def uncertified(self, W: Array, split: Split, n_iter: int, rho: Array | None = None) -> Solution:
-        """Make a solution of W whose gap is infinite: for choosing between models, not for handing out."""
+        """Make a solution of W without a certificate, its gap infinite: for choosing between models, never as a result."""
         unknown = array_namespace(self.alpha).full_like(self.alpha, math.inf)
         return Solution(W, split, unknown, unknown, n_iter, rho)
 
@@ -120,7 +120,7 @@ class Problems:
         return Solution(W, self.penalty.start(W), objective, gap, 0)
 
     def begin(self, start: Solution | None, evaluation: Evaluation | None = None) -> Solution:
-        """Return where to start from, with its certificate: a neighbouring solution, or W = 0."""
+        """Certify the solution to start from: that of a neighbouring problem, or W = 0."""
         if start is None:
             return self.zero()
         return self.certified(start.W, start.split, 0, start.rho, evaluation=evaluation)
@@ -154,7 +154,7 @@ def certify(
     ----------
     W : array of shape (T, I1, ..., IN)
         The T tensors of all B problems, problem by problem.
-    split : what the solver knows of W, or None
+    split : how the solver has shared W out over the terms of the penalty, or None
     evaluation : the data fit, evaluated at W; None evaluates it
     """
     xp = array_namespace(W)
@@ -176,7 +176,7 @@ def certify(
     # Divided only where it is needed: a large alpha by a small level would overflow.
     dual = evaluation.dual_value(xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones))
     if not problems.penalised:
-        # Nothing penalised: no scale but zero is feasible, however small the gradient. Its size is the evidence then.
+        # Without a penalty only a dual point of zero is feasible, however small the gradient: its length gives a bound instead.
         dual = xp.where(alpha == 0, xp.maximum(dual, evaluation.least_value(gradient_error)), dual)
     # Objective and dual value are sums of many rounded terms: a difference below their rounding proves nothing.
     gap = positive_part(objective - dual) + last_places * scale + value_error
@@ -196,7 +196,7 @@ def alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...]) -> Array:
 
 
 def share_of_alpha_max(fit: DataFit, penalty: Penalty, shape: tuple[int, ...], share: float) -> Array:
-    """Take a share of ``alpha_max``; where that is nothing but rounding, as of samples that are all the same, all of it."""
+    """Take a share of ``alpha_max``; all of it where it is nothing but rounding, as with samples that are all equal."""
     largest = alpha_max(fit, penalty, shape)
     at_zero = fit.at_zero
     xp = array_namespace(largest)

@@ -68,9 +68,9 @@ def in_order_of_axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
 
 
 def subset_of_one_kind(names: Sequence[str], modes: Sequence[Mode]) -> tuple[Sequence[str], str]:
-    """Find a majority of names that are numbers, or that form a grid, where the other names do not; and say which it is.
+    """Find most of the names to be of one kind, numbers or a grid, which a few others do not fit; return them and their kind.
 
-    ``modes`` are those of all names; where these are an axis or a grid already, or have nothing in common, all are returned.
+    ``modes`` are those of all names. Where these form an axis or a grid already, or most have no kind, all names are returned.
     """
     if len(modes) > 1 or not modes[0].has_names:
         return names, ""

@@ -15,7 +15,7 @@ from tracelearn.search.data import SearchData
 from tracelearn.search.folds import Folds
 from tracelearn.search.task import Task
 
-__all__ = ["warn_of_choice", "warn_of_copies_and_outliers"]
+__all__ = ["warn_of_choice", "warn_of_copies_and_outliers", "warn_of_rising_end"]
 
 # A sample whose largest distance from the first one is so many times the usual one is worth a warning.
 _OUTLYING = 1e4
@@ -86,18 +86,29 @@ def warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> No
         return
     if targets.scorer is None:
         _warn_of_score(name, choice, task)
-    end = path.end if point == path.best and path.kind != "logistic" else ""
-    strength, values = ("ridge", path.ridges) if path.kind != "trace norm" else ("alpha", path.alphas)
-    if end and values[point] > 0:
-        todo = (
-            "larger ones"
-            if end == "largest"
-            else "smaller ones" + (", by eps or alphas" if strength == "alpha" else "")
-        )
-        warn(
-            f"Expected the best {strength} among others, got the {end} that was tried, {values[point]:.3g}, and the score still "
-            f"rises towards it: try {todo}."
-        )
+    if point == path.best and path.kind != "logistic":
+        strength, values = ("alpha", path.alphas) if path.kind == "trace norm" else ("ridge", path.ridges)
+        warn_of_rising_end(path.end, strength, float(values[point]))
+
+
+def warn_of_rising_end(end: str, strength: str, value: float) -> None:
+    """Warn where the best strength is the "largest" or "smallest" that was tried, and scores still rise towards it.
+
+    Parameters
+    ----------
+    end : as ``Path.end`` gives it; empty where there is nothing to warn of
+    strength : "alpha" or "ridge"
+    value : the best strength; at zero there is nothing smaller to try
+    """
+    if not end or value <= 0:
+        return
+    advice = "larger ones" if end == "largest" else "smaller ones"
+    if end == "smallest" and strength == "alpha":
+        advice += ", by eps or alphas"
+    warn(
+        f"Expected the best {strength} among others, got the {end} that was tried, {value:.3g}, and the score still rises "
+        f"towards it: try {advice}."
+    )
 
 
 def _warn_of_score(name: str, choice: Choice, task: Task) -> None:

@@ -36,14 +36,13 @@ from tracelearn.samples.scikit_learn import (
     Interval,
     with_callbacks,
 )
-from tracelearn.samples.targets import Labels, Numbers, loss_for
+from tracelearn.samples.targets import Labels, Numbers
 from tracelearn.search.advice import warn_of_choice, warn_of_copies_and_outliers
 from tracelearn.search.attributes import about_choice, about_model, about_samples
 from tracelearn.search.calibration import Calibration
 from tracelearn.search.choice import choose
 from tracelearn.search.data import SearchData, read_for_search
 from tracelearn.search.events import Event, Listener
-from tracelearn.search.folds import canonical_order, make_folds
 from tracelearn.search.intervals import interval
 from tracelearn.search.last_fit import coded_for_softmax, moments_to_keep, show_all_samples, spec_of_views
 from tracelearn.search.predictions import (
@@ -55,8 +54,6 @@ from tracelearn.search.predictions import (
     column_of_two,
 )
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
-from tracelearn.search.scorers import scorer_of
-from tracelearn.search.splits import Targets
 from tracelearn.search.task import Rules, Task
 from tracelearn.search.threads import one_blas_thread
 from tracelearn.search.views import ShownByViews, joined_penalty, read_views
@@ -224,50 +221,34 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
 
     def _task(self, data: SearchData, groups: Any, split_params: dict[str, Any], n_allowed: int) -> Task:
         """State what is searched."""
-        is_classifier = isinstance(self, ClassifierMixin)
-        searched, spec = data.searched, data.spec
-        y, weight = searched.y, to_numpy(searched.weight)
-        labels = np.ravel(data.labels) if is_classifier else data.labels
-        groups = read_groups(groups, len(labels))
-        loss = loss_for(self._loss(), spec.n_targets)
+        groups = read_groups(groups, len(data.labels))
         repeats = 1
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
-            repeats = int(np.clip(round(_HELD_OUT / len(y)), 1, _MOST_REPEATS))
-        order = None
-        if not is_sparse(searched.rows):
-            order = canonical_order(to_numpy(searched.rows), y)
-        folds = make_folds(
-            self.cv,
-            labels,
-            groups,
-            data.weight,
-            self.random_state,
-            classifier=is_classifier,
-            repeats=repeats,
-            order=None if order is None else data.index[order],
-            split_params=split_params,
-        ).among(data.index)
-        if order is not None:
-            warn_of_copies_and_outliers(data, folds.first_repeat(), order)
-        scorer = None
-        if self.scoring is not None:
-            weight_of_user = None if np.all(weight == weight[0]) else weight
-            scorer = scorer_of(self.scoring, loss, spec.classes, y, weight_of_user, is_single=spec.is_single)
-        targets = Targets(data.codes, searched.weight, loss, is_classifier, self.fit_intercept, data.confounds, scorer)
-        candidates = self._candidates(data)
-        asks = isinstance(self.loss, str) and self.loss == "auto" and data.confounds is None
+            repeats = int(np.clip(round(_HELD_OUT / len(data.index)), 1, _MOST_REPEATS))
+        folds = data.folds(self.cv, groups, self.random_state, repeats=repeats, split_params=split_params)
+        if data.order is not None:
+            warn_of_copies_and_outliers(data, folds.first_repeat(), data.order)
+        loss_is_open = isinstance(self.loss, str) and self.loss == "auto" and data.confounds is None
         rules = Rules(
             alphas=self.alphas,
             eps=self.eps,
             penalty=self.penalty,
             max_iter=self.max_iter,
             one_standard_error=self.one_standard_error,
-            asks_losses=asks and not (self.keep_moments or self.one_standard_error),
+            asks_losses=loss_is_open and not (self.keep_moments or self.one_standard_error),
             n_threads=n_allowed if self.n_jobs is None else max(1, self.n_jobs),
             random_state=self.random_state,
         )
-        own_groups = None if groups is None else groups[data.index]
-        return Task(searched, targets, folds, candidates, rules, order, own_groups, spec.classes)
+        return Task(
+            samples=data.searched,
+            targets=data.targets(self._loss(), self.scoring, fit_intercept=self.fit_intercept),
+            folds=folds,
+            candidates=self._candidates(data),
+            rules=rules,
+            order=data.order,
+            groups=None if groups is None else groups[data.index],
+            classes=data.spec.classes,
+        )
 
     def _candidates(self, data: SearchData) -> tuple[Any, ...]:
         """List the views to try."""

@@ -93,7 +93,7 @@ class Folds:
         """Keep the folds of the first repeat."""
         return replace(self, splits=self.splits[: len(self) // self.n_repeats], n_repeats=1)
 
-    def among(self, index: Array) -> Folds:
+    def restricted_to(self, index: Array) -> Folds:
         """Keep the samples of an index, numbered in its order; folds that lose one side go."""
         place = np.full(self.n_samples, -1)
         place[index] = np.arange(len(index))

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, to_numpy
-from tracelearn.errors import InputError, warn
-from tracelearn.estimators.base import LinearModel, TraceNormModel
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.errors import InputError
+from tracelearn.estimators.base import LinearModel, TraceNormModel, reader_of
 from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
 from tracelearn.estimators.regressor import PredictsNumbers, TraceNormRegressor
 from tracelearn.estimators.weights import as_tensors, ranks_of
@@ -26,15 +26,14 @@ from tracelearn.moments import Moments
 from tracelearn.penalties import as_penalty, is_overlapped
 from tracelearn.problems.forms import choose_form
 from tracelearn.samples.checks import learning, read_groups
-from tracelearn.samples.reading import Reader, Spec
+from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples, as_raw
 from tracelearn.samples.scikit_learn import Interval, StrOptions
-from tracelearn.samples.targets import Labels, Numbers, loss_for
+from tracelearn.search.advice import warn_of_rising_end
 from tracelearn.search.data import SearchData, read_for_search
-from tracelearn.search.folds import Folds, canonical_order, make_folds
+from tracelearn.search.folds import Folds
 from tracelearn.search.paths import Path, read_alphas, read_strengths, trace_path
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
-from tracelearn.search.scorers import scorer_of
 from tracelearn.search.splits import Targets, split_samples
 from tracelearn.search.threads import one_blas_thread
 
@@ -150,8 +149,11 @@ class LinearCV(RoutesToSplitter, LinearModel):
         """
         split_params = params_for_splitter(self, params)
         with one_blas_thread():
-            data = read_for_search(as_raw(X, y, sample_weight, confounds), self._reader(), self.random_state)
-            folds, targets = self._split(data, groups, split_params)
+            data = read_for_search(as_raw(X, y, sample_weight, confounds), reader_of(self), self.random_state)
+            groups = read_groups(groups, len(data.labels))
+            folds = data.folds(self.cv, groups, self.random_state, split_params=split_params)
+            loss = loss_named(self.loss, for_classes=isinstance(self, ClassifierMixin))
+            targets = data.targets(loss, self.scoring, fit_intercept=self.fit_intercept)
             candidates = self._candidates(data, folds, targets)
             best = max(candidates, key=lambda candidate: candidate.path.value)
             point = best.path.simplest_within_error() if self.one_standard_error else best.path.best
@@ -161,46 +163,9 @@ class LinearCV(RoutesToSplitter, LinearModel):
             self._publish(data.spec, None, fitted)
             self._publish_choice(best, point, data.samples)
         warn_of_fit(fitted, settings, type(self).__name__.removesuffix("CV"))
-        end = best.path.end
-        if end and point == best.path.best:
-            todo = "larger ones" if end == "largest" else "smaller ones, by eps or alphas"
-            warn(
-                f"Expected the best alpha among others, got the {end} that was tried, {self.alpha_:.3g}, and the score still "
-                f"rises towards it: try {todo}."
-            )
+        if point == best.path.best:
+            warn_of_rising_end(best.path.end, "alpha", settings.alpha)
         return self
-
-    def _reader(self) -> Reader:
-        """Say how samples and targets are read."""
-        is_classifier = isinstance(self, ClassifierMixin)
-        loss = loss_named(self.loss, for_classes=is_classifier)
-        targets = Labels(loss, getattr(self, "class_weight", None)) if is_classifier else Numbers(loss)
-        return Reader(type(self).__name__, targets, self.tensor_shape)
-
-    def _split(self, data: SearchData, groups: Any, split_params: dict[str, Any]) -> tuple[Folds, Targets]:
-        """Draw folds, and gather what is learned about the samples."""
-        is_classifier = isinstance(self, ClassifierMixin)
-        searched, spec = data.searched, data.spec
-        y, labels = (np.ravel(t) if is_classifier else t for t in (searched.y, data.labels))
-        weight = to_numpy(searched.weight)
-        order = None if is_sparse(searched.rows) else data.index[canonical_order(to_numpy(searched.rows), y)]
-        folds = make_folds(
-            self.cv,
-            labels,
-            read_groups(groups, len(labels)),
-            data.weight,
-            self.random_state,
-            classifier=is_classifier,
-            order=order,
-            split_params=split_params,
-        ).among(data.index)
-        loss = loss_for(loss_named(self.loss, for_classes=is_classifier), spec.n_targets)
-        scorer = None
-        if self.scoring is not None:
-            user_weight = None if np.all(weight == weight[0]) else weight
-            scorer = scorer_of(self.scoring, loss, spec.classes, y, user_weight, is_single=spec.is_single)
-        targets = Targets(data.codes, searched.weight, loss, is_classifier, self.fit_intercept, data.confounds, scorer)
-        return folds, targets
 
     def _candidates(self, data: SearchData, folds: Folds, targets: Targets) -> list[_Candidate]:
         """Walk the path of every ridge and every choice of mode weights."""

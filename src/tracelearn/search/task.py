@@ -67,7 +67,7 @@ class Task:
             self,
             samples=self.samples.take(index, weight),
             targets=self.targets.take(index, weight),
-            folds=self.folds.among(index),
+            folds=self.folds.restricted_to(index),
             order=order,
             groups=None if self.groups is None else self.groups[index],
         )
