@@ -630,7 +630,7 @@ def test_long_commands_show_bars_with_the_time_left_on_a_terminal(folder, arrays
     assert code == 0, out
     shown = dict(zip(lines, out.split("> ")[1:], strict=True))
     fit, predict, stream, *silent = (shown[line].partition("\n")[2] for line in lines)
-    assert "choosing alpha" in fit
+    assert "fitting" in fit
     assert "scoring" in fit
     left = r"[-\d]:[-\d]{2}:[-\d]{2} left"  # not known yet where all is done before the bar is drawn again
     assert re.search(rf"\d+% {left}", fit)

@@ -44,38 +44,38 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the file of the fi
 
 
 def _read(
-    given: Input, task: str, cv: int, plot: Path | None, scoring: str | None, *, force: bool
+    inputs: Input, task: str, cv: int, plot: Path | None, scoring: str | None, *, force: bool
 ) -> tuple[dict[str, Any], bool, Any]:
     """Read what every question is asked of: samples, targets, groups, confounds, folds and the score.
 
     Returns these, whether targets are labels, and what the modes are called. A place for a figure is refused before the work
     rather than after it.
     """
-    check_out(plot, "figure", force=force, option="--plot", inputs=given.files)
+    check_out(plot, "figure", force=force, option="--plot", inputs=inputs.files)
     refuse(
         plot is not None and plot.suffix.lower() not in _FIGURES,
         f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.",
     )
-    source = given.open()
-    groups = given.read_groups(source)
+    source = inputs.open()
+    groups = inputs.read_groups(source)
     from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
 
     with progress.Bar(quiet=True) as bar:
-        found = learning.read(source, groups, given.data, bar)
+        dataset = learning.read(source, groups, inputs.data, bar)
     refuse(
-        not isinstance(found.X, np.ndarray),
-        f"Expected samples that fit in memory, got {given.data}: take some of them.",
+        not isinstance(dataset.X, np.ndarray),
+        f"Expected samples that fit in memory, got {inputs.data}: take some of them.",
     )
-    chosen = learning.find_task(found.y, task)
-    learning.check_folds(found, cv, chosen)
-    asked = {"X": found.X, "y": found.y, "groups": found.groups, "confounds": given.read_confounds()}
+    chosen = learning.find_task(dataset.y, task)
+    learning.check_folds(dataset, cv, chosen)
+    asked = {"X": dataset.X, "y": dataset.y, "groups": dataset.groups, "confounds": inputs.read_confounds()}
     return asked | {"cv": cv, "scoring": scoring}, chosen.is_classification, source.modes
 
 
 def _show(
-    found: Any, facts: dict[str, Any], rows: dict[str, str], plot: Path | None, *, as_json: bool, quiet: bool
+    result: Any, facts: dict[str, Any], rows: dict[str, str], plot: Path | None, *, as_json: bool, quiet: bool
 ) -> None:
-    """Draw what was found where asked to, and print it for programs or for people."""
+    """Draw a result where asked to, and print it for programs or for people."""
     if plot is not None:
         require("matplotlib", "plot").use("agg")
         from tracelearn.plotting.canvas import write_picture
@@ -83,9 +83,9 @@ def _show(
 
         kind = "page" if plot.suffix.lower() == ".html" else "figure"
         if kind == "page":
-            write_result_page(found, plot)
+            write_result_page(result, plot)
         else:
-            write_picture(found.plot(), plot)
+            write_picture(result.plot(), plot)
         rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
     show(facts, rows, as_json=as_json, quiet=quiet)
 
@@ -119,8 +119,8 @@ def permutation_command(
 
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
-    given = Input(data, samples, target, reading, groups, confounds)
-    asked, classes, _ = _read(given, task, cv, plot, scoring, force=force)
+    inputs = Input(data, samples, target, reading, groups, confounds)
+    asked, classes, _ = _read(inputs, task, cv, plot, scoring, force=force)
     from tracelearn.inference import permutation_test
 
     model = make_model(read_alpha(alpha), classes=classes, search={"views": None})
@@ -169,8 +169,8 @@ def compare_command(
     reading: dict[str, Any],
 ) -> None:
     """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
-    given = Input(data, samples, target, reading, groups, confounds)
-    asked, classes, _ = _read(given, task, cv, plot, scoring, force=force)
+    inputs = Input(data, samples, target, reading, groups, confounds)
+    asked, classes, _ = _read(inputs, task, cv, plot, scoring, force=force)
     from tracelearn.inference import compare
 
     result = compare({"trace norm": make_model(read_alpha(alpha), classes=classes)}, **asked, repeats=repeats)
@@ -211,8 +211,8 @@ def over_time_command(
     reading: dict[str, Any],
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
-    given = Input(data, samples, target, reading, groups, confounds)
-    asked, classes, modes = _read(given, task, cv, plot, scoring, force=force)
+    inputs = Input(data, samples, target, reading, groups, confounds)
+    asked, classes, modes = _read(inputs, task, cv, plot, scoring, force=force)
     from tracelearn.inference import decode_over_time
 
     strength, along = read_alpha(alpha), mode_number(axis, modes, "--axis", first=1)  # axis 0 is samples

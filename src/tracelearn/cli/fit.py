@@ -181,9 +181,9 @@ def fit_command(
 
     Labels get a classifier, numbers a regressor. Alpha, mode weights and how samples are seen are chosen by cross-validation.
     """
-    given = Input(data, samples, target, reading, groups, confounds)
-    check_out(out, "model", force=force, inputs=given.files)
-    check_out(html, "page", force=force, option="--html", inputs=(*given.files, out))
+    inputs = Input(data, samples, target, reading, groups, confounds)
+    check_out(out, "model", force=force, inputs=inputs.files)
+    check_out(html, "page", force=force, option="--html", inputs=(*inputs.files, out))
     strength = read_alpha(alpha)
     is_search = strength is None
     refuse(
@@ -195,9 +195,9 @@ def fit_command(
         "Expected a number for --alpha with --ridge or --class-mode, got auto: a search chooses by itself, so leave them out.",
     )
     refuse(not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
-    source = given.open()
-    grouping = given.read_groups(source)
-    confounding = given.read_confounds()
+    source = inputs.open()
+    grouping = inputs.read_groups(source)
+    confounding = inputs.read_confounds()
     shape = reading["tensor_shape"] or source.sample_shape or ()
     modes = read_modes(mode_names, coordinates, shape, source.modes)
     from tracelearn.cli import learning, progress
@@ -231,14 +231,16 @@ def fit_command(
             model.name_modes(modes)
         tracelearn.save(model, out)
         targets = (
-            [given.target_name] if given.target_name and not chosen.is_classification and dataset.y.ndim == 1 else None
+            [inputs.target_name]
+            if inputs.target_name and not chosen.is_classification and dataset.y.ndim == 1
+            else None
         )
         learned = gather(model, target_names=targets)
         if html is not None:
             n_groups = 0 if grouping is None else len(np.unique(grouping))
-            study = Study(len(dataset.y), n_groups, tuple(given.confound_names))
+            study = Study(len(dataset.y), n_groups, tuple(inputs.confound_names))
             write_page(html, learned, evaluation, study, out, context)
-    facts |= {**learned.for_table(), "confounds": given.confound_names, "file": str(out)}
+    facts |= {**learned.for_table(), "confounds": inputs.confound_names, "file": str(out)}
     if html is not None:
         facts["page"] = str(html)
     show(facts, _rows(facts), as_json=as_json, quiet=quiet)

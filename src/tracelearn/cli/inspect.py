@@ -135,16 +135,16 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     return rows | {"format": "{format}, written by tracelearn {tracelearn}".format(**facts)}
 
 
-def _evaluate(model: Any, given: Input, *, quiet: bool) -> Any:
+def _evaluate(model: Any, inputs: Input, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
     from tracelearn.report.scores import Evaluation
 
-    confounds, source = given.read_confounds(), given.open()
+    confounds, source = inputs.read_confounds(), inputs.open()
     with Bar(quiet=quiet) as bar:
-        found = predict_all(model, source, bar, confounds=confounds)
-    if found.truth is None:
-        raise missing_targets(given.data)
-    return Evaluation(found.compared(model), f"{len(found.truth):,} samples in {Path(given.data).name}")
+        predictions = predict_all(model, source, bar, confounds=confounds)
+    if predictions.truth is None:
+        raise missing_targets(inputs.data)
+    return Evaluation(predictions.compared(model), f"{len(predictions.truth):,} samples in {Path(inputs.data).name}")
 
 
 @reads_samples
@@ -168,10 +168,10 @@ def inspect_command(
     reading: dict[str, Any],
 ) -> None:
     """Show a model: its parameters, its weights and its duality gap."""
-    given = Input(data, samples, target, reading, confounds=confounds) if data else None
-    check_out(html, "page", force=force, option="--html", inputs=(model, *(given.files if given else ())))
+    inputs = Input(data, samples, target, reading, confounds=confounds) if data else None
+    check_out(html, "page", force=force, option="--html", inputs=(model, *(inputs.files if inputs else ())))
     refuse(
-        given is not None and html is None,
+        inputs is not None and html is None,
         "Expected --html with --data, which is for a page, got none: name a file with --html.",
     )
     loaded = load_file(model) if html is None else load_to_predict(model)
@@ -181,8 +181,8 @@ def inspect_command(
         from tracelearn.report import Study
         from tracelearn.report.facts import gather
 
-        seen = None if given is None else _evaluate(loaded, given, quiet=as_json)
-        write_page(html, gather(loaded, mode_names=names), seen, Study(), model, context)
+        evaluation = None if inputs is None else _evaluate(loaded, inputs, quiet=as_json)
+        write_page(html, gather(loaded, mode_names=names), evaluation, Study(), model, context)
     if html is not None and not as_json:
         echo(f"page of {facts['kind']}: {html}")
     else:

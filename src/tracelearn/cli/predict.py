@@ -30,14 +30,14 @@ from tracelearn.cli.shared import (
 from tracelearn.errors import refuse
 from tracelearn.samples.modes import check_file_modes
 
-__all__ = ["Found", "load_to_predict", "predict_all", "predict_command"]
+__all__ = ["Predictions", "load_to_predict", "predict_all", "predict_command"]
 
 _SUFFIXES = (".npy", ".npz", ".csv")
 _FORMULAS = tuple("=+-@\t\r\n＝＋－＠")  # what a spreadsheet computes rather than shows
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Predictions:
     """Predictions with the scores or probabilities behind them, and the truth where it is known."""
 
     prediction: NDArray[Any]
@@ -81,7 +81,7 @@ def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDAr
 
 def predict_all(
     model: Any, source: Any, bar: Any, *, proba: bool = False, confounds: NDArray[Any] | None = None
-) -> Found:
+) -> Predictions:
     """Predict block by block, so that the samples need not fit in memory."""
     method = "predict_proba" if proba else "decision_function"
     expected, got = (0 if a is None else a.shape[-1] for a in (getattr(model, "confound_coef_", None), confounds))
@@ -101,14 +101,14 @@ def predict_all(
     check_label_memory(np.asarray(getattr(model, "classes_", ())), source.n_samples)
     predictions, scores, truths, count = [], [], [], 0
     for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
-        own = () if confounds is None else (confounds[count : count + len(X)],)
+        confounds_of_block = () if confounds is None else (confounds[count : count + len(X)],)
         count += len(X)
-        predictions.append(np.asarray(model.predict(X, *own)))
+        predictions.append(np.asarray(model.predict(X, *confounds_of_block)))
         if hasattr(model, method):
-            scores.append(np.asarray(getattr(model, method)(X, *own)))
+            scores.append(np.asarray(getattr(model, method)(X, *confounds_of_block)))
         if y is not None:
             truths.append(np.asarray(y))
-    return Found(
+    return Predictions(
         np.concatenate(predictions),
         np.concatenate(scores) if scores else None,
         as_text(np.concatenate(truths)) if truths else None,
@@ -124,26 +124,32 @@ def _cell(value: Any) -> Any:
     return f"'{printable(value)}" if value.startswith(_FORMULAS) else printable(value)
 
 
-def _as_csv(found: Found) -> str:
-    columns, text = found.columns(), io.StringIO()
+def _as_csv(predictions: Predictions) -> str:
+    columns = predictions.columns()
+    text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(_cell, columns))
     writer.writerows(map(_cell, row) for row in zip(*(values.tolist() for values in columns.values()), strict=True))
     return text.getvalue()
 
 
-def _as_bytes(found: Found, suffix: str) -> bytes:
+def _as_bytes(predictions: Predictions, suffix: str) -> bytes:
     """Write predictions in the format of a suffix; Python objects as text, since files that hold them could run code."""
     if suffix == ".csv":
-        return _as_csv(found).encode()
-    data, prediction, scores = io.BytesIO(), found.prediction, found.scores
+        return _as_csv(predictions).encode()
+    data = io.BytesIO()
+    prediction = predictions.prediction
+    scores = predictions.scores
     prediction = prediction.astype(str) if prediction.dtype.kind == "O" else prediction
     if suffix == ".npy":
-        np.save(data, scores if found.is_probability and scores is not None else prediction)
+        np.save(data, scores if predictions.is_probability and scores is not None else prediction)
         return data.getvalue()
     arrays = {"prediction": prediction}
     if scores is not None:
-        arrays |= {"probabilities" if found.is_probability else "scores": scores, "classes": np.array(found.classes)}
+        arrays |= {
+            "probabilities" if predictions.is_probability else "scores": scores,
+            "classes": np.array(predictions.classes),
+        }
     np.savez(data, **arrays)  # type: ignore[arg-type]
     return data.getvalue()
 
@@ -183,20 +189,22 @@ def predict_command(
         out is not None and out.suffix.lower() not in _SUFFIXES,
         f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.",
     )
-    given = Input(data, samples, target, reading, confounds=confounds)
-    check_out(out, "predictions", force=force, inputs=(model, *given.files))
+    inputs = Input(data, samples, target, reading, confounds=confounds)
+    check_out(out, "predictions", force=force, inputs=(model, *inputs.files))
     check_file(model)
-    source, known, loaded = given.open(), given.read_confounds(), load_to_predict(model)
+    source = inputs.open()
+    confounding = inputs.read_confounds()
+    loaded = load_to_predict(model)
     from tracelearn.io.writing import write_atomically
 
     with Bar(quiet=quiet) as bar:
-        found = predict_all(loaded, source, bar, proba=proba, confounds=known)
-    result = f"{len(found.prediction):,} samples predicted"
-    if found.truth is not None:
-        result += ", {} {:.4f}".format(*found.compared(loaded).headline)
+        predictions = predict_all(loaded, source, bar, proba=proba, confounds=confounding)
+    result = f"{len(predictions.prediction):,} samples predicted"
+    if predictions.truth is not None:
+        result += ", {} {:.4f}".format(*predictions.compared(loaded).headline)
     if out is None:
-        typer.echo(_as_csv(found), nl=False)
+        typer.echo(_as_csv(predictions), nl=False)
     else:
-        write_atomically(out, _as_bytes(found, out.suffix.lower()))
+        write_atomically(out, _as_bytes(predictions, out.suffix.lower()))
     if not quiet:
         echo(result if out is None else f"{result}: {out}", err=out is None)  # what is piped on stays a table

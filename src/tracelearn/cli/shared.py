@@ -103,12 +103,12 @@ def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path |
 
     An input is a path, or what an option says: names of what is in a file, or of other files, as in y.csv:label.
     """
-    for given in _files(inputs):
-        within = given.is_dir() and out.resolve().is_relative_to(given.resolve())
-        same = out.exists() and given.exists() and os.path.samefile(out, given)
-        where = f"in the folder {given}" if within else f"the same as {given}"
+    for file in _files(inputs):
+        within = file.is_dir() and out.resolve().is_relative_to(file.resolve())
+        same = out.exists() and file.exists() and os.path.samefile(out, file)
+        where = f"in the folder {file}" if within else f"the same as {file}"
         refuse(
-            within or same or out.resolve() == given.resolve(),
+            within or same or out.resolve() == file.resolve(),
             f"Expected another file or folder for the {what} than those of the command, got {out}, which is {where}: name one "
             f"with {option}.",
         )

@@ -240,7 +240,8 @@ def _check_samples(model: Any) -> None:
     """Check that the attributes of an estimator that describe samples agree with their shape."""
     attributes = vars(model)
     p = math.prod(model.sample_shape_)
-    expect(attributes.get("n_features_in_", p) == p, "samples of no shape")
+    # Of recordings, each column is a feature, and weights have one for each lag.
+    expect(isinstance(model, LaggedRegressor) or attributes.get("n_features_in_", p) == p, "samples of no shape")
     expect("modes_" not in attributes or fit_modes(model.modes_, model.sample_shape_), "modes of other samples")
     names = attributes.get("feature_names_in_")
     expect(names is None or len(names) == p, "names of other features")
