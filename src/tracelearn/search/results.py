@@ -88,7 +88,7 @@ def _why_of_path(choice: Choice, tried: Tried) -> str:
     """Say why a path was taken or not."""
     if tried is choice.tried:
         return "best on held-out samples"
-    if tried.only_some:
+    if tried.is_coarse:
         return "some alphas promised too little"
     if tried.path.kind == "logistic":
         return "held-out log-loss falls by no more than chance"

@@ -18,7 +18,15 @@ from tracelearn.arrays.linalg import conjugate_gradients
 from tracelearn.losses import softmax
 from tracelearn.search.splits import SplitSamples
 
-__all__ = ["ClassScores", "class_map", "factors", "log_losses", "softmax_regression", "stacked_scores"]
+__all__ = [
+    "ClassScores",
+    "factors",
+    "fit_class_map",
+    "log_losses",
+    "mapped_scores",
+    "softmax_regression",
+    "stacked_scores",
+]
 
 # How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
 _PULL = 1e-2
@@ -93,7 +101,7 @@ def log_losses(held: ClassScores, size: float | None = None) -> Array:
     return to_numpy(held.shares @ losses / xp.sum(held.shares, axis=1))
 
 
-def class_map(held: ClassScores) -> tuple[Array, Array]:
+def fit_class_map(held: ClassScores) -> tuple[Array, Array]:
     """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
 
     Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
@@ -110,9 +118,17 @@ def class_map(held: ClassScores) -> tuple[Array, Array]:
     (maps,) = softmax_regression(held.scores, held.members, shares, [_PULL / size**2], centre=centre)
     losses = np.empty(F)
     for fold in range(F):
-        mapped = held.scores @ maps[fold, :-1, :] + maps[fold, -1, :]
+        mapped = mapped_scores(held.scores, maps[fold, ...])
         losses[fold] = log_losses(replace(held, scores=mapped), 1.0)[fold]
     return maps[-1, ...], losses
+
+
+def mapped_scores(scores: Array, class_map: Array | None) -> Array:
+    """Apply a map (K + 1, K) between classes, if there is one, to scores (n, K)."""
+    if class_map is None:
+        return scores
+    class_map = move_to(class_map, scores, scores.dtype)
+    return scores @ class_map[:-1, :] + class_map[-1, :]
 
 
 # --- softmax regression --------------------------------------------------------------------------------------------------
