@@ -177,8 +177,8 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Or a file, a Dask array or a list of batches: what fits in memory is read. Of what does not, a part is drawn that
-            chooses, and the chosen views are fitted to all by blocks.
+            Or a file, a Dask array or a list of batches. Samples that do not fit in memory are read block by block for the last fit;
+            the choice before uses as many of them as fit, drawn at random.
         y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
@@ -221,7 +221,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         return self
 
     def _task(self, data: SearchData, groups: Any, split_params: dict[str, Any], n_allowed: int) -> Task:
-        """State what is searched."""
+        """State what is searched: samples, targets, folds, candidates and the rules of the choice."""
         groups = read_groups(groups, len(data.labels))
         repeats = 1
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
