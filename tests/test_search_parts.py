@@ -14,7 +14,7 @@ from tracelearn.search.correction import optimism
 from tracelearn.search.folds import canonical_order, draw_samples, make_folds
 from tracelearn.search.paths import explained_variance, logistic_path, read_alphas, ridge_path, trace_path
 from tracelearn.search.screening import shares_of
-from tracelearn.search.softmax import ClassScores, class_map, log_losses, softmax_regression
+from tracelearn.search.softmax import ClassScores, fit_class_map, log_losses, softmax_regression
 from tracelearn.search.splits import Targets, split_samples
 
 SHAPE = (5, 4, 3)
@@ -125,7 +125,7 @@ def test_the_trace_norm_of_folds_is_that_of_separate_fits(problem, loss, n):
     X, y = problem[0][:n], problem[1][:n]
     folds = make_folds(3, y, classifier=False)
     samples = split(X, y, folds, loss=loss)
-    path = trace_path(samples, "overlapped", np.array([0.5, 0.1, 0.05]), given=True)
+    path = trace_path(samples, "overlapped", np.array([0.5, 0.1, 0.05]), are_given=True)
     for fold, (train, test) in enumerate(folds.splits):
         peer = TraceNormRegressor(path.alphas[path.best], loss=loss).fit(X[train], y[train])
         z = samples.in_target_units(path.held_out[fold])[:, 0]
@@ -236,7 +236,7 @@ def test_a_map_is_judged_on_folds_that_it_was_not_learned_from():
     rng = np.random.default_rng(0)
     shares = np.kron(np.eye(5), np.full(12, 1 / 60))  # five folds
     held = ClassScores(rng.normal(size=(60, 6)), np.eye(6)[rng.integers(0, 6, size=60)], shares)
-    between, losses = class_map(held)
+    between, losses = fit_class_map(held)
     mapped = ClassScores(held.scores @ between[:-1] + between[-1], held.members, shares)
     assert log_losses(mapped).mean() < log_losses(held).mean() < losses.mean()
 

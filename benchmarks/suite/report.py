@@ -10,7 +10,7 @@ from matplotlib.ticker import NullFormatter
 
 from benchmarks import machine
 from benchmarks.harness import seconds
-from tracelearn.plotting.canvas import COLOURS, DASHES, INK, plain
+from tracelearn.plotting.canvas import COLOURS, DASHES, INK, hide_top_and_right
 
 FLOOR = "floor"
 HARDEST = "1e-06"
@@ -180,4 +180,4 @@ def _panel(axes: object, case: dict, column: int, looks: dict[str, dict], limit:
     axes.set_title(f"{case['title']}\n{case['size']}", fontsize=9, loc="left")
     axes.grid(visible=True, which="major", color="#E5E5E5", linewidth=0.6)
     axes.set_axisbelow(True)
-    plain(axes)
+    hide_top_and_right(axes)

@@ -317,7 +317,8 @@ def _refitted_scores(
     model: Any, X: Array, plan: ScoringPlan, regions: Sequence[Array], scoring: Any, *, generalize: bool
 ) -> Array:
     """Fit a model at each position, and score what folds hold out: (F, T), or (F, T, T)."""
-    scorer, y = check_scoring(model, scoring), plan.labels
+    scorer = check_scoring(model, scoring)
+    y = plan.labels
     rows = X.reshape(len(X), -1)
     scores = np.empty((len(plan.folds.splits), len(regions), len(regions) if generalize else 1))
     with warnings.catch_warnings():
@@ -326,9 +327,9 @@ def _refitted_scores(
             cleaned = plan.cleaned(rows, train)
             for t, region in enumerate(regions):
                 fitted = clone(model).fit(_entries_of(cleaned[train], region), y[train])
-                tested = regions if generalize else [region]
+                test_regions = regions if generalize else [region]
                 scores[fold, t] = [
-                    score_model(scorer, fitted, _entries_of(cleaned[test], other), y[test]) for other in tested
+                    score_model(scorer, fitted, _entries_of(cleaned[test], tested), y[test]) for tested in test_regions
                 ]
     return scores if generalize else scores[:, :, 0]
 

@@ -112,16 +112,20 @@ class Drawn:
         return np.array([jackknifed(self, b, blocks[study.units]) for b in range(len(left_out))]), blocks
 
     def influence(self) -> Influence:
-        """Find the mean score of the draws on what they leave out, and what each unit does to it: as judge, and as teacher.
+        """Find the mean score of the draws on what they leave out, and what each unit adds to it as judge and as teacher.
 
-        As judge it adds its own score; as teacher it makes models better or worse, which is the covariance of how often it was
-        drawn with how well the model did for the samples it was judged by (the infinitesimal jackknife; Efron, 2014).
+        A unit that a draw left out judges its model: it adds its own score. A unit that was drawn teaches: what it adds is the
+        covariance of how often it was drawn with how well the models did (the infinitesimal jackknife; Efron, 2014).
         """
         values, blocks = self.values()
-        study, left_out, (B, n) = self.study, self.left_out, values.shape
-        times = left_out.sum(axis=0)
-        score = float(np.mean(np.sum(values, axis=0)[times > 0] / times[times > 0]))
-        score_of_sample = np.where(times > 0, np.sum(values, axis=0) / np.maximum(times, 1), score)
+        study = self.study
+        left_out = self.left_out
+        B, n = values.shape
+        n_judged = left_out.sum(axis=0)
+        is_judged = n_judged > 0
+        mean_values = np.sum(values, axis=0) / np.maximum(n_judged, 1)
+        score = float(np.mean(mean_values[is_judged]))
+        score_of_sample = np.where(is_judged, mean_values, score)
         gain_of_draw = np.sum(np.where(left_out, values - score_of_sample, 0.0), axis=1) / left_out.sum(axis=1)
         counts = self.counts - self.counts.mean(axis=0)
         judges = np.bincount(study.units, weights=score_of_sample - score, minlength=study.n_units) / n
@@ -322,14 +326,17 @@ def fit_together(study: Study, weights: Array) -> Fits:
 
 
 def _squares_of_draws(reading: Reading, rows: Array, weights: Array) -> Squares:
-    """Read samples (n, r) about an origin as one group of problems for each row of weights (B, n)."""
-    settings, Y = reading.settings, to_numpy(reading.block.Y)
+    """Make the squared loss of samples (n, r) for each of B draws, which weigh them by the rows of weights (B, n)."""
+    settings = reading.settings
+    Y = to_numpy(reading.block.Y)
     share = weights / weights.sum(axis=1, keepdims=True)
-    middle = Y.mean(axis=0) if settings.fit_intercept else 0.0 * Y[0]
-    Y = Y - middle
-    x_mean, y_mean = share @ rows, share @ Y
+    y_origin = Y.mean(axis=0) if settings.fit_intercept else 0.0 * Y[0]  # so that variances lose no digits
+    Y = Y - y_origin
+    x_mean = share @ rows
+    y_mean = share @ Y
     if not settings.fit_intercept:
-        x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
+        x_mean = 0.0 * x_mean
+        y_mean = 0.0 * y_mean
     covariance = np.swapaxes(rows * share[:, :, None], 1, 2) @ rows - x_mean[:, :, None] * x_mean[:, None, :]
     cross = np.swapaxes(Y * share[:, :, None], 1, 2) @ rows - y_mean[:, :, None] * x_mean[:, None, :]
     B, K, r = cross.shape
@@ -339,7 +346,7 @@ def _squares_of_draws(reading: Reading, rows: Array, weights: Array) -> Squares:
         target=np.maximum(share @ Y**2 - y_mean**2, 0.0).ravel(),
         ridge=np.full(B if settings.target_mode else B * K, float(settings.ridge)),
         x_mean=x_mean,
-        y_mean=(y_mean + middle).ravel(),
+        y_mean=(y_mean + y_origin).ravel(),
         variances=np.diagonal(covariance, axis1=1, axis2=2),
     )
 
@@ -380,16 +387,20 @@ def _score(study: Study, samples: Array, predictions: Array) -> float:
 
 
 def jackknifed(drawn: Drawn, b: int, blocks: Array) -> Array:
-    """Find what each sample that draw b left out adds to its score, (n,), by leaving out its block, of those of (n,), as well."""
-    left_out, contributions = np.flatnonzero(drawn.left_out[b]), np.zeros(len(blocks))
+    """Find what each sample adds to the score of draw b, (n,): the score without the samples of its block tells.
+
+    ``blocks`` (n,) numbers the block of each sample; samples that the draw learned from add nothing.
+    """
+    left_out = np.flatnonzero(drawn.left_out[b])
+    contributions = np.zeros(len(blocks))
     contributions[left_out] = drawn.scores[b]
     for block in np.unique(blocks[left_out]):
         in_block = blocks[left_out] == block
-        others = left_out[~in_block]
-        if len(others) < 2:
+        remaining = left_out[~in_block]
+        if len(remaining) < 2:
             continue
-        score_without = _score(drawn.study, others, drawn.predictions[b, others])
+        score_without = _score(drawn.study, remaining, drawn.predictions[b, remaining])
         if np.isfinite(score_without):
-            gain = (drawn.scores[b] - score_without) * len(others) / np.sum(in_block)
+            gain = (drawn.scores[b] - score_without) * len(remaining) / np.sum(in_block)
             contributions[left_out[in_block]] += gain
     return contributions

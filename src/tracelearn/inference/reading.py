@@ -46,11 +46,11 @@ __all__ = [
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def check_count(value: Any, name: str, least: int = 1) -> int:
-    """Refuse what is no whole number, or too small."""
+def check_count(value: Any, name: str, minimum: int = 1) -> int:
+    """Return a parameter as an int; refuse what is no whole number, or is below the minimum."""
     refuse(
-        isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least,
-        f"Expected {name} to be a whole number of at least {least}, got {value!r}.",
+        isinstance(value, bool) or not isinstance(value, int | np.integer) or value < minimum,
+        f"Expected {name} to be a whole number of at least {minimum}, got {value!r}.",
     )
     return int(value)
 

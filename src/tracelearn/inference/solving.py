@@ -95,21 +95,22 @@ def solve_sets(
     Parameters
     ----------
     samples : with the columns of all sets side by side, S K of them
-    tol : the relative duality gap of every fit, or that of the model where it is larger; one that single precision can prove
-        is solved for in it
-    pace : what solves for samples alike have found out
+    tol : the relative duality gap of every fit, but never below the model's; a large one is solved for in single precision
+    pace : the step and the first check of an earlier solve for similar samples, to begin with
     """
-    settings, K = reading.settings, samples.n_targets // n_sets
+    settings = reading.settings
+    K = samples.n_targets // n_sets
     pace = Pace() if pace is None else pace
     tol = max(tol, settings.tol)
     if n_sets > 1 and not _share_one_system(reading, K):
-        parts = []
+        solved_sets = []
         for samples_of_set in _one_by_one(samples, n_sets):
-            parts.append(solve_sets(reading, samples_of_set, tol=tol, pace=pace))
-            pace = parts[-1].pace
-        xp = array_namespace(parts[0].weights)
-        weights = xp.concat([part.weights for part in parts])
-        return Solved(weights, xp.concat([part.intercepts for part in parts]), pace)
+            solved_sets.append(solve_sets(reading, samples_of_set, tol=tol, pace=pace))
+            pace = solved_sets[-1].pace
+        xp = array_namespace(solved_sets[0].weights)
+        weights = xp.concat([solved.weights for solved in solved_sets])
+        intercepts = xp.concat([solved.intercepts for solved in solved_sets])
+        return Solved(weights, intercepts, pace)
     scales = samples.mode_scales() if settings.scaling else None
     data_fit = _data_fit_of_sets(reading, samples.rescaled(scales), n_sets)
     if _suits_single(data_fit, reading, tol):
@@ -205,7 +206,7 @@ def _solve_roughly(reading: Reading, data_fit: Squares, tol: float, pace: Pace) 
         if bool(xp.any(is_open)):
             index = xp.nonzero(is_open)[0]
             exact = _solve_exactly(reading, data_fit.take(index + batch.start), tol)
-            W = _with_rows(W, xp.nonzero(xp.repeat(is_open, n_targets))[0], exact)
+            W = _with_rows_replaced(W, xp.nonzero(xp.repeat(is_open, n_targets))[0], exact)
         weights.append(W)
     return xp.concat(weights), pace
 
@@ -244,8 +245,8 @@ def _take(data_fit: Any, batch: slice) -> Any:
     return data_fit.take(xp.arange(batch.start, batch.stop, device=device(data_fit.ridge)))
 
 
-def _with_rows(rows: Array, index: Array, values: Array) -> Array:
-    """Replace the rows of an index."""
+def _with_rows_replaced(rows: Array, index: Array, values: Array) -> Array:
+    """Return rows (n, p) with those of an index (m,) replaced by values (m, p); arrays of some libraries are read-only."""
     xp = array_namespace(rows)
     place = np.arange(rows.shape[0])
     place[to_numpy(index)] = rows.shape[0] + np.arange(index.shape[0])

@@ -19,12 +19,12 @@ __all__ = [
     "INK",
     "LIMIT",
     "MARKERS",
+    "hide_top_and_right",
     "legend_above",
     "looks_of",
     "open_axes",
     "open_single",
     "picture",
-    "plain",
     "tick_names",
     "whole_ticks",
     "write_picture",
@@ -66,7 +66,7 @@ def open_axes(
     panels = _new_axes(grid, size, count, widths) if ax is None else _given_axes(ax, count, need)
     if not framed:
         for axes in panels:
-            plain(axes)
+            hide_top_and_right(axes)
     return panels
 
 
@@ -101,7 +101,7 @@ def _given_axes(ax: Any, count: int, need: str) -> Array:
     return panels
 
 
-def plain(axes: Any) -> None:
+def hide_top_and_right(axes: Any) -> None:
     """Take away the two lines of the frame that carry no numbers."""
     axes.spines[["top", "right"]].set_visible(False)
 

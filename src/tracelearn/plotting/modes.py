@@ -177,7 +177,9 @@ def modes_of(estimator: Any, mode_names: Any = None, coordinates: Any = None, un
 def check_model(estimator: Any, attribute: str) -> Any:
     """Refuse what is not a fitted model of ours; return an attribute of it."""
     if not hasattr(estimator, "fit"):  # scikit-learn would print the whole object
-        raise TypeError(f"Expected a fitted model of tracelearn, got {type(estimator).__name__}: pass what fit returns.")
+        raise TypeError(
+            f"Expected a fitted model of tracelearn, got {type(estimator).__name__}: pass what fit returns."
+        )
     check_is_fitted(estimator)
     value = getattr(estimator, attribute, None)  # of several views there are no factors
     if attribute in _IN_MODES and not _are_in_modes(estimator):

@@ -13,7 +13,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import mode_factors
 from tracelearn.features import Convolutions, SecondOrder, Similarities
-from tracelearn.plotting.canvas import COLOURS, INK, legend_above, open_axes, plain
+from tracelearn.plotting.canvas import COLOURS, INK, hide_top_and_right, legend_above, open_axes
 from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
 from tracelearn.samples.modes import Mode
@@ -60,7 +60,7 @@ class ViewPart:
 
 
 def view_in_words(name: str) -> str:
-    """Write the name of a view as people do.
+    """Write the name of a view with spaces and commas, for a title.
 
     Examples
     --------
@@ -281,6 +281,7 @@ class ViewsDisplay:
         return self
 
     def _plot_tensors(self, part: ViewPart, left: Any, right: Any) -> None:
+        """Draw the weights of a part on the left and its patterns on the right, of order 3 and above where the pattern peaks."""
         peak = np.unravel_index(int(np.argmax(np.abs(part.patterns[0]))), part.patterns[0].shape)
         for axes, kind, tensors in ((left, "weight", part.coef), (right, "pattern", part.patterns)):
             title = f"{part.label}: {kind}s"
@@ -292,19 +293,22 @@ class ViewsDisplay:
                 axes.set_title(title, fontsize="medium")
 
     def _plot_sources(self, part: ViewPart, left: Any, right: Any) -> None:
+        """Draw the leading filters of second order on the left and their patterns on the right."""
         filters, patterns, shares = part.sources(self.n_sources)
         labels = [f"source {k} ({share:.0%})" for k, share in enumerate(shares, start=1)]
         for axes, kind, curves in ((left, "filters", filters), (right, "patterns", patterns)):
             draw_over(part.modes[0], axes, list(curves), labels)
             axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[0].values) > _MANY else "medium")
-            plain(axes)
+            hide_top_and_right(axes)
             if labels:
                 legend_above(axes, 3)
             axes.set_title(f"{part.label}: {kind}", fontsize="medium", pad=22)
 
     def _plot_shares(self, axes: Any) -> None:
+        """Draw the share of every view that was tried as a bar, blue for those in the model."""
         used = {part.view for part in self.parts}
-        values, colours = list(self.shares.values()), [COLOURS[0] if name in used else INK for name in self.shares]
+        values = list(self.shares.values())
+        colours = [COLOURS[0] if name in used else INK for name in self.shares]
         bars = axes.barh(range(len(values)), values, color=colours)
         # Beside their bars, since names at the axis would take room from all panels.
         names = [f"{share:.2f}  {view_in_words(name)}" for name, share in self.shares.items()]
@@ -313,4 +317,4 @@ class ViewsDisplay:
             xlim=(0.0, 2.2), xticks=(0.0, 0.5, 1.0), yticks=(), xlabel="share in held-out scores (blue: in the model)"
         )
         axes.invert_yaxis()
-        plain(axes)
+        hide_top_and_right(axes)

@@ -340,11 +340,12 @@ class WeightsDisplay:
             self.colorbar_.outline.set_visible(False)
         return self
 
-    def _title(self, target: str, cut: tuple[int, ...] | None, others: list[int]) -> str:
+    def _title(self, target: str, cut: tuple[int, ...] | None, hidden_modes: list[int]) -> str:
+        """Name an image by its target and by its place, or mean, in the modes that it does not show."""
         if cut is None:
-            where = "mean over " + " and ".join(self.modes[n].name for n in others)
+            where = "mean over " + " and ".join(self.modes[n].name for n in hidden_modes)
         else:
-            where = ", ".join(self.modes[n].entry(i) for n, i in zip(others, cut, strict=True))
+            where = ", ".join(self.modes[n].entry(i) for n, i in zip(hidden_modes, cut, strict=True))
         return "\n".join(part for part in (target, where) if part)
 
     def _draw_lines(self, axes: Any) -> list[Any]:

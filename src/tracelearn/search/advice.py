@@ -13,6 +13,8 @@ from tracelearn.fitting import Fitted, ZeroWeightsWarning
 from tracelearn.search.choice import Choice
 from tracelearn.search.data import SearchData
 from tracelearn.search.folds import Folds
+from tracelearn.search.softmax import mapped_scores
+from tracelearn.search.splits import predicted_class
 from tracelearn.search.task import Task
 
 __all__ = ["warn_of_choice", "warn_of_copies_and_outliers", "warn_of_rising_end"]
@@ -29,19 +31,19 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) ->
     first, second = order[:-1], order[1:]
     held_apart = np.any(folds.held_out[:, first] & folds.training[:, second], axis=0)
     # In order, copies are neighbours; few entries tell most pairs apart.
-    some = to_numpy(rows[:, :: max(1, rows.shape[1] // 16)])
-    likely = np.flatnonzero(held_apart & np.all(some[first] == some[second], axis=1))
+    few_entries = to_numpy(rows[:, :: max(1, rows.shape[1] // 16)])
+    candidates = np.flatnonzero(held_apart & np.all(few_entries[first] == few_entries[second], axis=1))
     copies = []
-    for place in likely.tolist():
+    for place in candidates.tolist():
         pair = move_to(np.array([first[place], second[place]]), rows)
-        both = xp.take(rows, pair, axis=0)
-        if bool(xp.all(both[0, :] == both[1, :])):
+        sample, neighbour = xp.take(rows, pair[:1], axis=0), xp.take(rows, pair[1:], axis=0)
+        if bool(xp.all(sample == neighbour)):
             copies.append(sorted((int(data.index[first[place]]), int(data.index[second[place]]))))
     if copies:
-        listed = ", ".join(f"{one} and {other}" for one, other in copies[:3])
+        examples = ", ".join(f"{first_copy} and {second_copy}" for first_copy, second_copy in copies[:3])
         warn(
-            f"Expected different samples, got {len(copies)} exact copies in different folds, such as samples {listed}: held-out "
-            "scores are too good, so drop copies, or pass groups that hold them together."
+            f"Expected different samples, got {len(copies)} exact copies in different folds, such as samples {examples}: "
+            "held-out scores are too good, so drop copies, or pass groups that hold them together."
         )
     distances = np.array([_largest_distance(rows[k, :], rows[0, :]) for k in range(rows.shape[0])])
     usual = float(np.median(distances))
@@ -55,20 +57,24 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) ->
         )
 
 
-def _largest_distance(row: Array, other: Array) -> float:
-    return float(array_namespace(row).max(array_namespace(row).abs(row - other)))
+def _largest_distance(row: Array, reference: Array) -> float:
+    """Find by how much two samples (p,) differ in the entry where they differ most."""
+    xp = array_namespace(row)
+    return float(xp.max(xp.abs(row - reference)))
 
 
 def warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> None:
     """Warn where scores say little, where the model is worse than none, or where what selects still rises to an end."""
-    name, path, point, targets = type(model).__name__, choice.path, choice.point, task.targets
-    lost = np.flatnonzero(np.any(np.isnan(path.scores), axis=0)).tolist()
-    if lost and len(lost) == path.scores.shape[1]:
+    name = type(model).__name__
+    path, point = choice.path, choice.point
+    targets = task.targets
+    folds_without_score = np.flatnonzero(np.any(np.isnan(path.scores), axis=0)).tolist()
+    if len(folds_without_score) == path.scores.shape[1]:
         raise ValueError(f"Expected a score that is a number on some fold, got NaN on all, with {model.scoring!r}.")
-    if lost:
+    if folds_without_score:
         warn(
-            f"Expected a score on every fold, got NaN on folds {lost}, which are left out: they may lack a class, so stratify "
-            "the folds or use fewer.",
+            f"Expected a score on every fold, got NaN on folds {folds_without_score}, which are left out: they may "
+            "lack a class, so stratify the folds or use fewer.",
             UndefinedMetricWarning,
         )
     if not targets.are_classes and targets.scorer is None and not np.any(path.scores):
@@ -84,8 +90,10 @@ def warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> No
             ZeroWeightsWarning,
         )
         return
-    if targets.scorer is None:
-        _warn_of_score(name, choice, task)
+    if targets.scorer is None and targets.are_classes:
+        _warn_of_accuracy(name, choice, task.classes)
+    elif targets.scorer is None:
+        _warn_of_r_squared(name, choice)
     if point == path.best and path.kind != "logistic":
         strength, values = ("alpha", path.alphas) if path.kind == "trace norm" else ("ridge", path.ridges)
         warn_of_rising_end(path.end, strength, float(values[point]))
@@ -111,37 +119,35 @@ def warn_of_rising_end(end: str, strength: str, value: float) -> None:
     )
 
 
-def _warn_of_score(name: str, choice: Choice, task: Task) -> None:
-    """Warn where held-out scores are no better than those of no model at all."""
-    path, point, targets = choice.path, choice.point, task.targets
-    if not targets.are_classes:
-        if path.means[point] <= 0.0:
-            warn(
-                f"Expected a held-out R² above zero, got {path.means[point]:.2g}: {name} predicts new samples no better than the "
-                "mean of the targets does, so do not rely on it."
-            )
-        return
-    split = choice.split
-    codes = to_numpy(split.targets.codes)
-    labels = (codes[:, 0] > 0).astype(int) if codes.shape[1] == 1 else np.argmax(codes, axis=1)
-    tests = np.concatenate([test for _, test in split.folds.splits])
-    scores = np.concatenate([to_numpy(part) for part in path.held_out])
-    if choice.class_map is not None:
-        between = to_numpy(choice.class_map)
-        scores = scores @ between[:-1] + between[-1]
-    predicted = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-    weight = to_numpy(split.targets.weight)[tests]
-    never = np.setdiff1d(labels[tests], predicted).tolist()
-    share = float(np.sum(weight * (predicted == labels[tests])) / np.sum(weight))
-    prior = float(np.max(np.bincount(labels[tests], weights=weight)) / np.sum(weight))
-    if never:
-        listed = ", ".join(repr(to_numpy(task.classes).tolist()[k]) for k in never[:5])
+def _warn_of_r_squared(name: str, choice: Choice) -> None:
+    """Warn where predicted numbers are no better than the mean of the targets."""
+    r_squared = choice.path.means[choice.point]
+    if r_squared <= 0.0:
         warn(
-            f"Expected every class to be predicted for some held-out sample, got none of {listed}: rank samples by "
+            f"Expected a held-out R² above zero, got {r_squared:.2g}: {name} predicts new samples no better than the mean of the "
+            "targets does, so do not rely on it."
+        )
+
+
+def _warn_of_accuracy(name: str, choice: Choice, classes: Any) -> None:
+    """Warn where some class is never predicted, or where predicting the largest class is as accurate."""
+    split = choice.split
+    tests = np.concatenate([test for _, test in split.folds.splits])
+    labels = to_numpy(predicted_class(split.targets.codes))[tests].astype(int)
+    scores = np.concatenate([to_numpy(scores_of_fold) for scores_of_fold in choice.path.held_out])
+    predicted = predicted_class(mapped_scores(scores, choice.class_map)).astype(int)
+    weight = to_numpy(split.targets.weight)[tests]
+    accuracy = float(np.sum(weight * (predicted == labels)) / np.sum(weight))
+    share_of_largest = float(np.max(np.bincount(labels, weights=weight)) / np.sum(weight))
+    never_predicted = np.setdiff1d(labels, predicted).tolist()
+    if never_predicted:
+        names = ", ".join(repr(to_numpy(classes).tolist()[k]) for k in never_predicted[:5])
+        warn(
+            f"Expected every class to be predicted for some held-out sample, got none of {names}: rank samples by "
             "predict_proba, or weigh classes alike by class_weight='balanced'."
         )
-    elif share <= prior:
+    elif accuracy <= share_of_largest:
         warn(
-            f"Expected a held-out accuracy above the share of the largest class, {prior:.2f}, got {share:.2f}: {name} finds the "
-            "classes of new samples no better than by that guess."
+            f"Expected a held-out accuracy above the share of the largest class, {share_of_largest:.2f}, got {accuracy:.2f}: "
+            f"{name} finds the classes of new samples no better than by that guess."
         )

@@ -35,14 +35,15 @@ def about_model(
     names: Sequence[str], shown: ShownByViews, fitted: Fitted, spec: Spec, shapes: Sequence[tuple[int, ...]]
 ) -> dict[str, Any]:
     """List the attributes of the model and of its certificate."""
-    xp, targets = array_namespace(fitted.coef), () if spec.is_single else (spec.n_targets,)
+    xp = array_namespace(fitted.coef)
+    target_shape = () if spec.is_single else (spec.n_targets,)
     factors = dict(zip(names, shown.factors, strict=True))
     inverse = {name: 1.0 / factor for name, factor in factors.items()}
     attributes = {
         "views_": dict(zip(names, shown.transformers, strict=True)),
         "view_factors_": factors,
-        "coef_by_view_": _by_view(fitted.coef, factors, shapes, targets),
-        "patterns_by_view_": _by_view(fitted.patterns, inverse, shapes, targets),
+        "coef_by_view_": _by_view(fitted.coef, factors, shapes, target_shape),
+        "patterns_by_view_": _by_view(fitted.patterns, inverse, shapes, target_shape),
         "intercept_": float(fitted.intercept[0]) if spec.is_single else fitted.intercept,
         "n_iter_": fitted.n_iter,
         "objective_": fitted.objective,
@@ -50,27 +51,30 @@ def about_model(
         "convergence_": fitted.convergence,
     }
     if fitted.confound_coef is not None:
-        attributes["confound_coef_"] = xp.reshape(fitted.confound_coef, (*targets, -1))
+        attributes["confound_coef_"] = xp.reshape(fitted.confound_coef, (*target_shape, -1))
     return attributes
 
 
 def _by_view(
-    whole: Array, factors: dict[str, float], shapes: Sequence[tuple[int, ...]], targets: tuple[int, ...]
+    joined: Array, factors: dict[str, float], shapes: Sequence[tuple[int, ...]], target_shape: tuple[int, ...]
 ) -> dict[str, Array]:
-    """Take weights or patterns (K, ...) of all views apart, in the units of each view."""
-    xp = array_namespace(whole)
-    flat = xp.reshape(whole, (whole.shape[0], -1))
-    parts, start = {}, 0
+    """Cut weights or patterns (K, ...) of all views side by side into those of each view, and multiply these by its factor."""
+    xp = array_namespace(joined)
+    flat = xp.reshape(joined, (joined.shape[0], -1))
+    by_view = {}
+    start = 0
     for (name, factor), shape in zip(factors.items(), shapes, strict=True):
         end = start + math.prod(shape)
-        parts[name] = xp.reshape(factor * flat[:, start:end], (*targets, *shape))
+        by_view[name] = xp.reshape(factor * flat[:, start:end], (*target_shape, *shape))
         start = end
-    return parts
+    return by_view
 
 
 def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, Any]:
     """List the attributes that say what was chosen, and by which evidence."""
-    path, point, names = choice.path, choice.point, choice.blend.names
+    path = choice.path
+    point = choice.point
+    names = choice.blend.names
     score, error = corrected_score(choice, task)
     results, row = cv_results(choice)
     attributes = {
@@ -96,7 +100,7 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
     if choice.calibration is not None:
         attributes["calibration_slope_"] = choice.calibration.slope
         attributes["calibration_offsets_"] = choice.calibration.offsets
-    if not task.targets.are_classes and choice.searched == task.n_samples:
+    if not task.targets.are_classes and choice.n_searched == task.n_samples:
         residuals = held_out_residuals(choice)
         if residuals is not None:
             attributes["held_out_residuals_"] = residuals
@@ -113,6 +117,6 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     # The best model of each path and view: models along one path differ too little for their luck to count apart.
     paths = [tried.path for tried in choice.all_tried]
     paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
-    outcomes = [own.outcomes[[own.best]] for own in paths]
+    outcomes = [path.outcomes[[path.best]] for path in paths]
     bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
     return score - bias, math.hypot(max(error, spread), bias / 2.0)

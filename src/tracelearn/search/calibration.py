@@ -70,36 +70,40 @@ def calibrate(scores: Array, members: Array, weight: Array) -> Calibration:
     array([[0.9, 0.1]])
     """
     share = weight / np.sum(weight)
-    n = 1.0 / float(np.sum(share**2))
+    n = 1.0 / float(np.sum(share**2))  # samples of equal weight that would say as much
     K = scores.shape[1]
     mean = share @ scores
     z = scores - mean
     deviation = float(np.sqrt(np.sum(share @ z**2) / K)) or 1.0
     z = z / deviation
-    imagined = min(_IMAGINED, 2.0 / K) / n
+    imagined_share = min(_IMAGINED, 2.0 / K) / n
 
     def loss(parameters: Array, slope: float | None = None) -> tuple[float, Array]:
-        own = parameters[0] if slope is None else slope
+        """Return the loss of offsets, after a slope unless that is given, and its gradient."""
+        factor = parameters[0] if slope is None else slope
         offsets = parameters[-K:]
-        logs = log_softmax(own * z + offsets, axis=1)
+        logs = log_softmax(factor * z + offsets, axis=1)
         prior = log_softmax(offsets)
         excess = share[:, None] * (np.exp(logs) - members)
-        value = -np.sum(share[:, None] * members * logs) - imagined * np.sum(prior)
-        pull = imagined * (K * np.exp(prior) - 1.0)
+        value = -np.sum(share[:, None] * members * logs) - imagined_share * np.sum(prior)
+        pull = imagined_share * (K * np.exp(prior) - 1.0)
         gradient = np.sum(excess, axis=0) + pull
         if slope is None:
-            value += 0.5 * _SLOPE_PULL / n * own**2
-            gradient = np.append(np.sum(excess * z) + _SLOPE_PULL / n * own, gradient)
+            value += 0.5 * _SLOPE_PULL / n * factor**2
+            gradient = np.append(np.sum(excess * z) + _SLOPE_PULL / n * factor, gradient)
         return float(value), gradient
 
-    log_prior = np.log(share @ members + imagined)
+    log_prior = np.log(share @ members + imagined_share)
     if K > _MOST_OFFSETS:
         log_prior = np.zeros(K)
     bounds = [(0.0, None), *[(None, None) if K <= _MOST_OFFSETS else (0.0, 0.0)] * K]
-    best = minimize(loss, np.append(1.0, log_prior), jac=True, bounds=bounds)
-    alone = minimize(loss, log_prior, args=(0.0,), jac=True, bounds=bounds[1:])
-    gain = n * (alone.fun - best.fun)
-    slope = float(best.x[0]) * max(0.0, 1.0 - (_CHANCE + _CHANCE_OF_FEW / n) / gain) if gain > 0 else 0.0
+    with_slope = minimize(loss, np.append(1.0, log_prior), jac=True, bounds=bounds)
+    without_slope = minimize(loss, log_prior, args=(0.0,), jac=True, bounds=bounds[1:])
+    gain = n * (without_slope.fun - with_slope.fun)
+    slope = 0.0
+    if gain > 0:
+        gain_by_chance = _CHANCE + _CHANCE_OF_FEW / n
+        slope = float(with_slope.x[0]) * max(0.0, 1.0 - gain_by_chance / gain)
     slope = max(slope, _LEAST_SLOPE)
-    offsets = minimize(loss, best.x[1:], args=(slope,), jac=True, bounds=bounds[1:]).x
+    offsets = minimize(loss, with_slope.x[1:], args=(slope,), jac=True, bounds=bounds[1:]).x
     return Calibration(slope / deviation, log_softmax(offsets) - slope / deviation * mean)

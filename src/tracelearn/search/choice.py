@@ -16,27 +16,30 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.search.calibration import Calibration, calibrate
 from tracelearn.search.events import Event, Report
-from tracelearn.search.paths import Path, is_small, logistic_path, read_alphas, ridge_path, trace_path
+from tracelearn.search.paths import Path, logistic_is_quick, logistic_path, read_alphas, ridge_path, trace_path
 from tracelearn.search.screening import Screening, screen
-from tracelearn.search.softmax import class_map, log_losses, stacked_scores
+from tracelearn.search.softmax import fit_class_map, log_losses, mapped_scores, stacked_scores
 from tracelearn.search.splits import SplitSamples
 from tracelearn.search.task import Task
-from tracelearn.search.views import Blend, FittedView, blend_views, fit_view, work
+from tracelearn.search.views import Blend, FittedView, blend_views, count_multiplications, fit_view
 
 __all__ = ["Choice", "Tried", "choose"]
 
-# With more weights than this, in all folds and classes, every alpha of a path takes long. Every third is looked at first, and
-# the path is left there unless it explains so much more than ridge regression, as a share of what that explains, or leaves.
-_MANY_WEIGHTS, _GAIN = 125_000, 0.02
+# With more weights than this, in all folds and classes, every alpha of a path takes long: every third is looked at first.
+_MANY_WEIGHTS = 125_000
+
+# The whole path follows only where one of these explains so much more than the paths before: a share of the variance that they
+# explain, or of what they leave unexplained if that is smaller. Rough solutions differ by less.
+_GAIN = 0.02
 
 # Standard errors by which the held-out log-loss must fall, over the folds, before more is learned than one factor.
 _EVIDENCE = 2.0
 
-# A map between classes has the square of their number of entries: not of more classes than this.
+# No map between classes is tried for more classes than this: its entries are as many as their square.
 _MOST_MAPPED = 100
 
-# A search that takes more multiplications than this for the samples as they are looks at some of them.
-_MOST_SEARCHED = 5e11
+# Where decomposing the samples in every fold takes more multiplications than this, the search uses some of them.
+_MOST_MULTIPLICATIONS = 5e11
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +66,15 @@ class SplitBlend:
 class Tried:
     """A path that was walked, on which blend of views, and the seconds that it took."""
 
-    shown: SplitBlend
+    split_blend: SplitBlend
     path: Path
     seconds: float
-    only_some: bool = False  # whether only some alphas were looked at, which promised too little
+    is_coarse: bool = False  # whether every third alpha alone was looked at, since these promised too little
 
     @property
     def blend(self) -> Blend:
         """The views of the path."""
-        return self.shown.blend
+        return self.split_blend.blend
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +91,7 @@ class Choice:
     shares: dict[str, float]  # of the views that were screened
     screening: Screening
     all_tried: tuple[Tried, ...]
-    searched: int  # how many samples chose
+    n_searched: int  # how many samples chose
     views: dict[str, FittedView] = field(default_factory=dict)  # those of the blend, where all samples chose
 
     @property
@@ -104,56 +107,56 @@ class Choice:
     @property
     def split(self) -> SplitSamples:
         """The samples as the chosen views show them, in folds."""
-        return self.tried.shown.split
+        return self.tried.split_blend.split
 
 
 def choose(task: Task, report: Report) -> Choice:
     """Find out which views to show, then whether the trace norm or ridge regression alone is better on them, and so on."""
-    searched = task
-    count = _affordable(task)
+    searched_task = task
+    count = _affordable_samples(task)
     if count < task.n_samples:
-        searched, _ = task.drawn(count)
+        searched_task, _ = task.drawn(count)
         report(
             Event("views", 0.0, f"{count} of {task.n_samples} samples, drawn at random, choose: all would take long")
         )
-    screening = screen(searched, report)
-    task_once = searched.once()
-    shown = SplitBlend.of(task_once, screening.blend, screening.views)
-    tried = _try_ridge(shown)
-    above = max((one.path.value for one in tried), default=-math.inf)
-    if not tried or not report(Event("ridge", 1.0, f"ridge regression on {shown.blend}")):
-        tried += _try_trace_norm(task_once, shown, above, report)
+    screening = screen(searched_task, report)
+    first_repeat = searched_task.first_repeat()
+    split_blend = SplitBlend.of(first_repeat, screening.blend, screening.views)
+    tried = _try_ridge(split_blend)
+    value_to_beat = max((trial.path.value for trial in tried), default=-math.inf)
+    if not tried or not report(Event("ridge", 1.0, f"ridge regression on {split_blend.blend}")):
+        tried += _try_trace_norm(first_repeat, split_blend, value_to_beat, report)
     # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
     first_order = Blend((screening.first_order,))
     is_new = bool(screening.first_order) and first_order.names != screening.blend.names
-    if is_new and not report(Event("path", 0.9, f"trace norm on {shown.blend}")):
-        above = max(one.path.value for one in tried)
-        alone = SplitBlend.of(task_once, first_order, screening.views)
-        tried += _try_trace_norm(task_once, alone, above, report, in_doubt=True)
-    best = max((one for one in tried if not one.only_some), key=lambda one: one.path.value)
-    answer = _with_best_loss(task_once, best)
-    all_tried = [*tried, *answer.more]
+    if is_new and not report(Event("path", 0.9, f"trace norm on {split_blend.blend}")):
+        value_to_beat = max(trial.path.value for trial in tried)
+        split_alone = SplitBlend.of(first_repeat, first_order, screening.views)
+        tried += _try_trace_norm(first_repeat, split_alone, value_to_beat, report, in_doubt=True)
+    best = max((trial for trial in tried if not trial.is_coarse), key=lambda trial: trial.path.value)
+    answer = _with_best_loss(first_repeat, best)
+    all_tried = [*tried, *answer.logistic_trials]
     shares = screening.shares
     if screening.similar is not None and not report(Event("losses", 0.5, f"losses on {best.blend}")):
-        (other,) = _try_ridge(SplitBlend.of(task_once, screening.similar, screening.views))
-        all_tried.append(other)
-        # What explains less, though smooth functions explain more, need not be judged.
-        if other.path.value > best.path.value:
-            rival = _with_best_loss(task_once, other)
-            all_tried += rival.more
+        (with_similarities,) = _try_ridge(SplitBlend.of(first_repeat, screening.similar, screening.views))
+        all_tried.append(with_similarities)
+        # Similarities fit smooth functions, which explain more than they tell classes apart: what explains less cannot win.
+        if with_similarities.path.value > best.path.value:
+            rival = _with_best_loss(first_repeat, with_similarities)
+            all_tried += rival.logistic_trials
             if _is_evident(answer.losses - rival.losses):
                 answer, shares = rival, screening.similar_shares
     report(Event("losses", 1.0, f"chosen: {answer.tried.blend}"))
-    return _finished(task, searched, screening, answer, shares, tuple(all_tried))
+    return _choice_of(task, searched_task, screening, answer, shares, tuple(all_tried))
 
 
-def _affordable(task: Task) -> int:
+def _affordable_samples(task: Task) -> int:
     """Count the samples that can be decomposed in every fold in some seconds."""
     n, p = task.n_samples, math.prod(task.samples.shape)
     if is_sparse(task.samples.rows) or not task.targets.loss.has_moments:
         return n
     count = n
-    while work(count, p, p, len(task.folds) // task.folds.n_repeats) > _MOST_SEARCHED:
+    while count_multiplications(count, p, p, len(task.folds) // task.folds.n_repeats) > _MOST_MULTIPLICATIONS:
         count -= max(1, count // 50)
     return count
 
@@ -163,109 +166,115 @@ def _affordable(task: Task) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Answer:
-    """A path with what is learned from its held-out scores; ``losses`` (F,) are what each fold loses by it."""
+    """A path, perhaps with a map between classes; ``losses`` (F,) are its held-out losses: for classes log-losses."""
 
     tried: Tried
     losses: Array
     class_map: Array | None = None
-    more: tuple[Tried, ...] = ()
+    logistic_trials: tuple[Tried, ...] = ()  # logistic regression, if it was tried, chosen or not
 
 
-def _try_ridge(shown: SplitBlend) -> list[Tried]:
+def _try_ridge(split_blend: SplitBlend) -> list[Tried]:
     """Try ridge regression, where the loss has a closed form."""
-    if not shown.split.has_moments:
+    if not split_blend.split.has_moments:
         return []
     began = time.perf_counter()
-    path = ridge_path(shown.split)
-    return [Tried(shown, path, time.perf_counter() - began)]
+    path = ridge_path(split_blend.split)
+    return [Tried(split_blend, path, time.perf_counter() - began)]
 
 
 def _try_trace_norm(
-    task: Task, shown: SplitBlend, above: float, report: Report, *, in_doubt: bool = False
+    task: Task, split_blend: SplitBlend, value_to_beat: float, report: Report, *, in_doubt: bool = False
 ) -> list[Tried]:
     """Walk the path of the trace norm on a blend.
 
-    Where an alpha takes long, or a path is ``in_doubt``, every third is looked at first, and that is all if none of these is
-    better than what was found ``above``, by more than rough solutions differ.
+    Where an alpha takes long, or a path is ``in_doubt``, every third alpha is looked at first, and the path ends there if none of
+    these beats a value, that of the paths before, by a small gain.
     """
-    began, rules, split = time.perf_counter(), task.rules, shown.split
-    alphas, given = read_alphas(rules.alphas, rules.eps)
-    options: dict[str, Any] = {"given": given, "max_iter": rules.max_iter, "n_jobs": rules.n_threads}
+    began = time.perf_counter()
+    rules = task.rules
+    split = split_blend.split
+    alphas, are_given = read_alphas(rules.alphas, rules.eps)
+    options: dict[str, Any] = {"are_given": are_given, "max_iter": rules.max_iter, "n_jobs": rules.n_threads}
 
     def progress(done: float) -> bool:
-        return report(Event("path", 0.9 * done, f"trace norm on {shown.blend}"))
+        return report(Event("path", 0.9 * done, f"trace norm on {split_blend.blend}"))
 
     n_weights = math.prod(split.shape) * split.n_targets * len(split.folds)
-    if (in_doubt or n_weights > _MANY_WEIGHTS) and not given and math.isfinite(above):
-        some = trace_path(split, shown.penalty, alphas[::-3][::-1], report=progress, **options)
-        if np.max(some.selecting) < above + _GAIN * max(0.0, min(above, 1.0 - above)):
-            return [Tried(shown, some, time.perf_counter() - began, only_some=True)]
-    path = trace_path(split, shown.penalty, alphas, report=progress, **options)
-    return [Tried(shown, path, time.perf_counter() - began)]
+    if (in_doubt or n_weights > _MANY_WEIGHTS) and not are_given and math.isfinite(value_to_beat):
+        every_third = alphas[::-3][::-1]
+        coarse = trace_path(split, split_blend.penalty, every_third, report=progress, **options)
+        gain = _GAIN * max(0.0, min(value_to_beat, 1.0 - value_to_beat))
+        if np.max(coarse.selecting) < value_to_beat + gain:
+            return [Tried(split_blend, coarse, time.perf_counter() - began, is_coarse=True)]
+    path = trace_path(split, split_blend.penalty, alphas, report=progress, **options)
+    return [Tried(split_blend, path, time.perf_counter() - began)]
 
 
 def _with_best_loss(task: Task, tried: Tried) -> _Answer:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it.
 
-    Of classes the log-loss counts, since a smooth function comes closer to codes of classes than a linear one that tells them
-    apart as well.
+    For classes log-losses are compared, not explained variances: a smooth function comes closer to the codes of classes than a
+    linear one, though it tells the classes apart no better.
     """
-    path, split = tried.path, tried.shown.split
+    path = tried.path
+    split = tried.split_blend.split
     if not task.targets.are_classes or task.targets.scorer is not None or not split.has_moments:
         return _Answer(tried, -path.scores[path.best])
     held = stacked_scores(path.held_out, split)
-    plain = _Answer(tried, log_losses(held))
+    unchanged = _Answer(tried, log_losses(held))
     if not task.rules.asks_losses:
-        return plain
-    answers, more = [plain], []
+        return unchanged
+    answers = []
+    logistic_trials = []
     if 2 < split.n_targets <= _MOST_MAPPED:
-        between, losses = class_map(held)
-        answers.append(_Answer(tried, losses, between))
-    if is_small(split):
+        map_of_classes, losses = fit_class_map(held)
+        answers.append(_Answer(tried, losses, map_of_classes))
+    if logistic_is_quick(split):
         began = time.perf_counter()
         logistic = logistic_path(split)
         if logistic is not None:
-            more = [Tried(tried.shown, logistic, time.perf_counter() - began)]
-            answers.append(_Answer(more[0], log_losses(stacked_scores(logistic.held_out, split))))
-    best = plain
-    for answer in answers[1:]:
-        if _is_evident(plain.losses - answer.losses) and answer.losses.mean() < best.losses.mean():
+            logistic_trials = [Tried(tried.split_blend, logistic, time.perf_counter() - began)]
+            answers.append(_Answer(logistic_trials[0], log_losses(stacked_scores(logistic.held_out, split))))
+    best = unchanged
+    for answer in answers:
+        if _is_evident(unchanged.losses - answer.losses) and answer.losses.mean() < best.losses.mean():
             best = answer
-    return replace(best, more=tuple(more))
+    return replace(best, logistic_trials=tuple(logistic_trials))
 
 
 def _is_evident(gain: Array) -> bool:
     """Tell whether paired differences over folds are above zero by more than chance."""
     gain = gain[~np.isnan(gain)]
-    error = float(np.std(gain, ddof=1)) / math.sqrt(len(gain)) if len(gain) > 1 else math.inf
-    return len(gain) > 1 and bool(gain.mean() > max(_EVIDENCE * error, 0.0))
+    if len(gain) < 2:
+        return False
+    error = float(np.std(gain, ddof=1)) / math.sqrt(len(gain))
+    return bool(gain.mean() > _EVIDENCE * error)
 
 
-def _finished(
+def _choice_of(
     task: Task,
-    searched: Task,
+    searched_task: Task,
     screening: Screening,
     answer: _Answer,
     shares: dict[str, float],
     all_tried: tuple[Tried, ...],
 ) -> Choice:
-    """Say what was chosen, for all samples."""
-    path, targets, split = answer.tried.path, task.targets, answer.tried.shown.split
+    """Choose a point of the path of an answer, scale its strengths for all samples, and calibrate its scores."""
+    path = answer.tried.path
+    targets = task.targets
     point = path.best
-    # Of several views one predicts numbers a little by chance: what folds do not confirm is shrunk.
-    numbers = bool(screening.shares) and not targets.are_classes and targets.scorer is None
-    if task.rules.one_standard_error or (numbers and path.means[point] < 0.5 * path.errors[point]):
+    # One of several views predicts numbers a little by chance: a score that folds do not confirm gets the simpler model.
+    may_be_luck = bool(screening.shares) and not targets.are_classes and targets.scorer is None
+    if task.rules.one_standard_error or (may_be_luck and path.means[point] < 0.5 * path.errors[point]):
         point = path.simplest_within_error()
-    # Some samples chose for all of them: optimal strengths fall at least as the root of their number.
-    ratio = math.sqrt(searched.n_samples / task.n_samples)
+    # Where drawn samples chose for all: optimal strengths fall at least as the root of the number of samples.
+    ratio = math.sqrt(searched_task.n_samples / task.n_samples)
     calibration = None
     if targets.are_classes:
-        held = stacked_scores(path.held_out, split)
-        scores, weight = to_numpy(held.scores), to_numpy(held.shares).sum(axis=0)
-        if answer.class_map is not None:
-            between = to_numpy(answer.class_map)
-            scores = scores @ between[:-1] + between[-1]
-        calibration = calibrate(scores, to_numpy(held.members), weight)
+        held = stacked_scores(path.held_out, answer.tried.split_blend.split)
+        scores = mapped_scores(to_numpy(held.scores), answer.class_map)
+        calibration = calibrate(scores, to_numpy(held.members), to_numpy(held.shares).sum(axis=0))
     return Choice(
         tried=answer.tried,
         point=point,
@@ -277,6 +286,6 @@ def _finished(
         shares=shares,
         screening=screening,
         all_tried=all_tried,
-        searched=searched.n_samples,
-        views=answer.tried.shown.views if searched is task else {},
+        n_searched=searched_task.n_samples,
+        views=answer.tried.split_blend.views if searched_task is task else {},
     )

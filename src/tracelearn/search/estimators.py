@@ -51,21 +51,22 @@ from tracelearn.search.predictions import (
     NumbersOfScores,
     Probabilities,
     ScoresByViews,
-    column_of_two,
+    flat_if_two_classes,
 )
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.task import Rules, Task
 from tracelearn.search.threads import one_blas_thread
-from tracelearn.search.views import ShownByViews, joined_penalty, read_views
+from tracelearn.search.views import ShownByViews, joined_shape_and_penalty, read_views
 
 __all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
 
-# Small sets are split several times: so many samples are held out in all, each at most so often.
-_HELD_OUT, _MOST_REPEATS = 400, 4
+# Folds of small sets are drawn several times, so that about this many samples are held out in all.
+_HELD_OUT = 400
+_MOST_REPEATS = 4
 
 
-def _learns_more(estimator: Any) -> bool:
-    """Tell whether what ``fit`` learns is kept, so that learning can go on."""
+def _can_learn_more(estimator: Any) -> bool:
+    """Tell whether ``partial_fit`` is possible: only where ``fit`` keeps moments."""
     if not estimator.keep_moments:
         raise AttributeError("Expected keep_moments=True for partial_fit after a search, got False: fit with it.")
     return True
@@ -176,8 +177,8 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-            Or a file, a Dask array or a list of batches: what fits in memory is read. Of what does not, a part is drawn that
-            chooses, and the chosen views are fitted to all by blocks.
+            Or a file, a Dask array or a list of batches. Samples that do not fit in memory are read block by block for the
+            last fit; the choice before uses as many of them as fit, drawn at random.
         y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
@@ -198,18 +199,18 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             task = self._task(data, groups, split_params, n_allowed)
             with listener.interruptible():
                 choice = choose(task, listener)
-            shown, samples = show_all_samples(choice, task, data, X, sample_weight)
+            views, samples = show_all_samples(choice, task, data, X, sample_weight)
             if choice.is_logistic and data.spec.n_targets > 1:
                 samples = coded_for_softmax(samples)
             moments = moments_to_keep(samples) if self.keep_moments else None
             settings = self._settings(
-                choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.tried.shown.penalty
+                choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.tried.split_blend.penalty
             )
             report = reporter(type(self).__name__, self.verbose - 1)
             fitted = fit_linear(samples, spec_of_views(data.spec, samples.shape), settings, report=report)
             names = choice.blend.names
-            shapes = [choice.tried.shown.views[name].shape for name in names]
-            attributes = about_samples(data.spec) | about_model(names, shown, fitted, data.spec, shapes)
+            shapes = [choice.tried.split_blend.views[name].shape for name in names]
+            attributes = about_samples(data.spec) | about_model(names, views, fitted, data.spec, shapes)
             attributes |= about_choice(choice, task, settings)
             if moments is not None:
                 attributes["moments_"] = moments
@@ -220,7 +221,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         return self
 
     def _task(self, data: SearchData, groups: Any, split_params: dict[str, Any], n_allowed: int) -> Task:
-        """State what is searched."""
+        """State what is searched: samples, targets, folds, candidates and the rules of the choice."""
         groups = read_groups(groups, len(data.labels))
         repeats = 1
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
@@ -281,7 +282,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             max_iter=self.max_iter,
         )
 
-    @available_if(_learns_more)
+    @available_if(_can_learn_more)
     @learning
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
         """Learn from more samples with everything that was chosen fixed (with ``keep_moments``).
@@ -293,13 +294,13 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         self._check_confounds(confounds)
         raw = as_raw(X, y, sample_weight, confounds, spec.modes)
         _, samples = read(raw, self._reader().after(spec))
-        shown = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), spec.sample_shape)
+        views = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), spec.sample_shape)
         shapes = self._view_shapes()
-        shape, penalty = joined_penalty(shown.transformers, shapes, self.penalty)
-        moments = samples.checked().mapped_rows(shown, shape).moments(self.moments_)
+        shape, penalty = joined_shape_and_penalty(views.transformers, shapes, self.penalty)
+        moments = samples.checked().mapped_rows(views, shape).moments(self.moments_)
         settings = self._settings(self.alpha_, self.ridge_, is_logistic=False, penalty=penalty)
         fitted = fit_linear(moments, spec_of_views(spec, shape), settings)
-        self._publish(about_model(tuple(self.views_), shown, fitted, spec, shapes))
+        self._publish(about_model(tuple(self.views_), views, fitted, spec, shapes))
         stale = (
             "best_score_",
             "best_score_se_",
@@ -313,10 +314,10 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         return self
 
     def _publish(self, attributes: dict[str, Any], *, anew: bool = False) -> None:
-        """Write fitted attributes, in place of those of an earlier fit or in addition: nothing else does."""
-        earlier = [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]
-        for name in earlier if anew else []:
-            delattr(self, name)
+        """Write fitted attributes, the only place that does; with ``anew`` those of an earlier fit are deleted first."""
+        if anew:
+            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+                delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
 
@@ -328,25 +329,26 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
 
         The latter are flat, one view after the other; see ``coef_by_view_``.
         """
-        parts = self._parts_of("coef_by_view_")
+        coefs = self._by_view("coef_by_view_")
         if not self.is_linear_:
-            return self._side_by_side(parts)
-        views = self.views_.values()
-        W = sum(W if view is None else view.coef_to_input(W) for view, W in zip(views, parts.values(), strict=True))
+            return self._side_by_side(coefs)
+        W: Any = 0.0
+        for name, view in self.views_.items():
+            W = W + (coefs[name] if view is None else view.coef_to_input(coefs[name]))
         return array_namespace(W).reshape(W, (*self._target_shape(), -1)) if self._spec.is_flat else W
 
     @property
     def patterns_(self) -> Array:
         """The covariances of entries of samples with scores where all views are linear in them; else of entries of views."""
-        parts = self._parts_of("patterns_by_view_")
+        patterns = self._by_view("patterns_by_view_")
         if not self.is_linear_:
-            return self._side_by_side(parts)
+            return self._side_by_side(patterns)
         # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
-        (view, *_), (W, *_) = self.views_.values(), parts.values()
+        name, view = next(iter(self.views_.items()))
         if view is None:
-            return W
-        xp = array_namespace(W)
-        rows = view.inverse_transform(xp.reshape(W, (-1, *self.sample_shape_)))
+            return patterns[name]
+        xp = array_namespace(patterns[name])
+        rows = view.inverse_transform(xp.reshape(patterns[name], (-1, *self.sample_shape_)))
         return xp.reshape(rows, (*self._target_shape(), *self.sample_shape_))
 
     @property
@@ -371,15 +373,15 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
     @property
     def filters_by_view_(self) -> dict[str, SpatialFilters]:
         """The weights of second order as spatial filters with their patterns, of each window; see ``SecondOrder.filters``."""
-        coefs = self._parts_of("coef_by_view_")
+        coefs = self._by_view("coef_by_view_")
         return {name: view.filters(coefs[name]) for name, view in self.views_.items() if isinstance(view, SecondOrder)}
 
-    def _parts_of(self, name: str) -> dict[str, Array]:
-        """Look up what there is of each view, or say that there is no such attribute before a fit."""
+    def _by_view(self, name: str) -> dict[str, Array]:
+        """Return the fitted attribute of a name, a dict by view; before a fit, raise the AttributeError of a property."""
         if "views_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object is not fitted yet: call fit first.")
-        parts: dict[str, Array] = vars(self)[name]
-        return parts
+        by_view: dict[str, Array] = vars(self)[name]
+        return by_view
 
     @property
     def is_linear_(self) -> bool:
@@ -387,11 +389,12 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         return all(view is None or isinstance(view, LinearTransformer) for view in self.views_.values())
 
     def _target_shape(self) -> tuple[int, ...]:
+        """Find the axes of targets that weights have: none if y had one axis."""
         return () if self._spec.is_single else (self._spec.n_targets,)
 
-    def _side_by_side(self, parts: dict[str, Array]) -> Array:
-        """Lay weights of several views side by side, flat; those of one view keep their shape."""
-        arrays = list(parts.values())
+    def _side_by_side(self, by_view: dict[str, Array]) -> Array:
+        """Join weights or patterns of several views, flat; those of a single view keep their shape."""
+        arrays = list(by_view.values())
         if len(arrays) == 1:
             return arrays[0]
         xp = array_namespace(arrays[0])
@@ -399,12 +402,12 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
 
     def _only_tensor(self) -> tuple[Array, int]:
         """Find the weights of the samples, or of the only view, and the number of their modes."""
-        parts = self._parts_of("coef_by_view_")
+        coefs = self._by_view("coef_by_view_")
         if self.is_linear_:
             return self.coef_tensor_, len(self.sample_shape_)
-        if len(parts) > 1:
+        if len(coefs) > 1:
             raise AttributeError("Expected weights in one set of modes, got those of several views: see coef_by_view_.")
-        (W,) = parts.values()
+        (W,) = coefs.values()
         return W, W.ndim - (0 if self._spec.is_single else 1)
 
     def _view_shapes(self) -> list[tuple[int, ...]]:
@@ -426,15 +429,15 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             known_names=self._spec.feature_names,
             any_library=True,
         ).rows
-        shown = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), self.sample_shape_)
-        shape, _ = joined_penalty(shown.transformers, self._view_shapes(), self.penalty)
-        Z = shown(rows)
+        views = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), self.sample_shape_)
+        shape, _ = joined_shape_and_penalty(views.transformers, self._view_shapes(), self.penalty)
+        Z = views(rows)
         return Z if is_sparse(Z) else array_namespace(Z).reshape(Z, (-1, *shape))
 
     def linear_estimator(self) -> Any:
         """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``joined_views`` returns."""
         check_is_fitted(self, "views_")
-        _, penalty = joined_penalty(tuple(self.views_.values()), self._view_shapes(), self.penalty)
+        _, penalty = joined_shape_and_penalty(tuple(self.views_.values()), self._view_shapes(), self.penalty)
         is_classifier = isinstance(self, ClassifierMixin)
         options: dict[str, Any] = {"class_weight": self.class_weight} if is_classifier else {}
         return (TraceNormClassifier if is_classifier else TraceNormRegressor)(
@@ -448,23 +451,23 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             **options,
         )
 
-    def _applied(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
+    def _apply(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
         """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
         check_is_fitted(self, "views_")
         self._check_confounds(confounds)
         spec = self._spec
         X, _, _ = unnamed(X, 0, spec.modes)
-        parts = self.coef_by_view_
-        check_place(X, next(iter(parts.values())), f"{type(self).__name__}.{method}()")
-        xp = array_namespace(next(iter(parts.values())))
-        weights = getattr(self, "confound_coef_", None)
+        coefs = tuple(self.coef_by_view_.values())
+        check_place(X, coefs[0], f"{type(self).__name__}.{method}()")
+        xp = array_namespace(coefs[0])
+        confound_coef = getattr(self, "confound_coef_", None)
         scores = ScoresByViews(
             name=type(self).__name__,
             spec=spec,
-            views=ShownByViews(tuple(self.views_.values()), (1.0,) * len(parts), spec.sample_shape),
-            coefs=tuple(xp.reshape(W, (spec.n_targets, -1)) for W in parts.values()),
+            views=ShownByViews(tuple(self.views_.values()), (1.0,) * len(coefs), spec.sample_shape),
+            coefs=tuple(xp.reshape(W, (spec.n_targets, -1)) for W in coefs),
             intercept=self.intercept_,
-            confound_coef=None if weights is None else xp.reshape(weights, (spec.n_targets, -1)),
+            confound_coef=None if confound_coef is None else xp.reshape(confound_coef, (spec.n_targets, -1)),
             class_map=getattr(self, "class_map_", None),
             after=after,
         )
@@ -473,7 +476,9 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
     def _check_confounds(self, confounds: Any) -> None:
         """Refuse a model of confounds without them, and confounds that it does not know."""
         expected = self._spec.n_confounds
-        got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
+        got = 0
+        if confounds is not None:
+            got = 1 if np.ndim(confounds) == 1 else int(np.shape(confounds)[-1])
         if got != expected:
             raise ValueError(
                 f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
@@ -569,7 +574,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
-        return self._applied(NumbersOfScores(self._loss(), self._is_single()), "predict", X, confounds)
+        return self._apply(NumbersOfScores(self._loss(), self._is_single()), "predict", X, confounds)
 
     def _is_single(self) -> bool:
         check_is_fitted(self, "views_")
@@ -716,20 +721,20 @@ best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
 
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
-        return self._applied(column_of_two, "decision_function", X, confounds)
+        return self._apply(flat_if_two_classes, "decision_function", X, confounds)
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the class of each sample: the one of the largest score."""
         check_is_fitted(self, "views_")
-        return self._applied(LabelsOfScores(self.classes_), "predict", X, confounds)
+        return self._apply(LabelsOfScores(self.classes_), "predict", X, confounds)
 
     def predict_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the probability of each class, by scores that are calibrated on held-out samples."""
-        return self._applied(Probabilities(self._calibration()), "predict_proba", X, confounds)
+        return self._apply(Probabilities(self._calibration()), "predict_proba", X, confounds)
 
     def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
         """Predict the logarithm of the probability of each class."""
-        return self._applied(LogProbabilities(self._calibration()), "predict_log_proba", X, confounds)
+        return self._apply(LogProbabilities(self._calibration()), "predict_log_proba", X, confounds)
 
     def _calibration(self) -> Calibration:
         check_is_fitted(self, "views_")

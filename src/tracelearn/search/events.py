@@ -18,7 +18,7 @@ from typing import Any
 from tracelearn.errors import warn
 from tracelearn.samples.scikit_learn import callback_context
 
-__all__ = ["Event", "Listener", "Report", "ignore"]
+__all__ = ["Event", "Listener", "Report"]
 
 # Where each stage ends, as a share of the whole search: as it was on real sets of some seconds.
 _ENDS = {"views": 0.25, "ridge": 0.4, "path": 0.7, "losses": 0.85, "fit": 1.0}
@@ -43,11 +43,6 @@ class Event:
 
 
 Report = Callable[[Event], bool]  # takes an event, returns whether the search is to end with the best so far
-
-
-def ignore(event: Event) -> bool:
-    """Go on, whatever happens."""
-    return False
 
 
 class Listener:

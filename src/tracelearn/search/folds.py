@@ -94,16 +94,19 @@ class Folds:
         return replace(self, splits=self.splits[: len(self) // self.n_repeats], n_repeats=1)
 
     def restricted_to(self, index: Array) -> Folds:
-        """Keep the samples of an index, numbered in its order; folds that lose one side go."""
-        place = np.full(self.n_samples, -1)
-        place[index] = np.arange(len(index))
+        """Keep the samples of an index, numbered in its order; folds that lose one side are dropped."""
+        new_number = np.full(self.n_samples, -1)
+        new_number[index] = np.arange(len(index))
         splits = []
         for train, test in self.splits:
-            sides = [place[side][place[side] >= 0] for side in (train, test)]
-            if all(map(len, sides)):
-                splits.append((sides[0], sides[1]))
-        complete = len(splits) == len(self)
-        return Folds(tuple(splits), len(index), self.n_repeats if complete else 1)
+            train_numbers = new_number[train]
+            test_numbers = new_number[test]
+            train_numbers = train_numbers[train_numbers >= 0]
+            test_numbers = test_numbers[test_numbers >= 0]
+            if len(train_numbers) and len(test_numbers):
+                splits.append((train_numbers, test_numbers))
+        keeps_all_folds = len(splits) == len(self)
+        return Folds(tuple(splits), len(index), self.n_repeats if keeps_all_folds else 1)
 
 
 def make_folds(
@@ -159,8 +162,8 @@ def make_folds(
         for splitter in _shuffled(int(cv), y[usable], usable_groups, classifier, seeds):
             with warnings.catch_warnings():  # what scikit-learn would say of each draw was said once, in our words
                 warnings.filterwarnings("ignore", "The least populated class", UserWarning)
-                own = list(splitter.split(np.zeros(len(usable)), y[usable], usable_groups))
-            splits += _with_all_classes(own, y[usable], usable_groups) if classifier else own
+                drawn = list(splitter.split(np.zeros(len(usable)), y[usable], usable_groups))
+            splits += _with_all_classes(drawn, y[usable], usable_groups) if classifier else drawn
     else:
         params = dict(split_params or {})
         if groups is not None:
@@ -223,16 +226,17 @@ def _shuffled(cv: int, y: Array, groups: Array | None, classifier: bool, seeds: 
     """Choose what draws the folds; warn where samples or members of a class are fewer than folds."""
     stratified = classifier and type_of_target(y) in ("binary", "multiclass")
     labels, counts = np.unique(y, return_counts=True) if stratified else (y, np.array([len(y)]))
-    most, least = int(counts.max()), int(counts.min())
-    if 1 < most < cv:
+    largest = int(counts.max())
+    smallest = int(counts.min())
+    if 1 < largest < cv:
         warn(
-            f"Expected at least {cv} samples{' of some class' if stratified else ''} for cv={cv}, got {most}: there are "
-            f"{most} folds."
+            f"Expected at least {cv} samples{' of some class' if stratified else ''} for cv={cv}, got {largest}: there are "
+            f"{largest} folds."
         )
-    count = min(cv, max(most, 2))
-    if least < count <= most:
+    count = min(cv, max(largest, 2))
+    if smallest < count <= largest:
         warn(
-            f"Expected at least {count} samples of each class for {count} folds, got {least} of "
+            f"Expected at least {count} samples of each class for {count} folds, got {smallest} of "
             f"{labels.tolist()[int(counts.argmin())]!r}: scores say little about this class, add samples of it or leave it out."
         )
     count = count if groups is None else min(count, len(np.unique(groups)))
@@ -247,7 +251,7 @@ def _shuffled(cv: int, y: Array, groups: Array | None, classifier: bool, seeds: 
 def _with_all_classes(
     splits: Sequence[tuple[Array, Array]], y: Array, groups: Array | None
 ) -> list[tuple[Array, Array]]:
-    """Move what a training part lacks of some class back into it, with the groups that it belongs to; empty folds go."""
+    """Move members of classes that a training part lacks back into it, with their groups; drop folds that are empty then."""
     complete, classes = [], np.unique(y)
     for train, test in splits:
         lacking = np.isin(y[test], np.setdiff1d(classes, y[train]))
@@ -313,25 +317,24 @@ def draw_samples(
         return np.sort(order), weight[np.sort(order)]
     if labels is not None:
         classes = np.unique(labels[order])
-        most = max(2, count // MEMBERS_OF_MANY)
-        if len(classes) > most:
-            order = order[np.isin(labels[order], random.choice(classes, most, replace=False))]
+        n_classes = max(2, count // MEMBERS_OF_MANY)
+        if len(classes) > n_classes:
+            order = order[np.isin(labels[order], random.choice(classes, n_classes, replace=False))]
     # The smallest of exponential times whose rates are the weights: a draw without replacement, by weight.
     times = random.exponential(size=len(order)) / weight[order]
     ranked = order[np.argsort(times, kind="stable")]
     drawn = np.zeros(len(weight), dtype=bool)
     drawn[ranked[:count]] = True
     strata = [ranked] if labels is None else [ranked[labels[ranked] == label] for label in np.unique(labels[ranked])]
-    # Each draw stands for the weight that was drawn from, but none for less than its own.
-    share = np.sum(weight[order]) / count
-    after = np.maximum(weight, share)
+    # The drawn samples share the total weight equally, but none weighs less than before.
+    weight_of_drawn = np.maximum(weight, np.sum(weight[order]) / count)
     for stratum in strata if labels is not None else []:
         if np.sum(drawn[stratum]) < min(FEWEST_OF_CLASS, len(stratum)):
             drawn[stratum[:FEWEST_OF_CLASS]] = True
             members = stratum[drawn[stratum]]
-            after[members] = np.sum(weight[stratum]) / len(members)
+            weight_of_drawn[members] = np.sum(weight[stratum]) / len(members)
     index = np.flatnonzero(drawn)
-    return index, after[index]
+    return index, weight_of_drawn[index]
 
 
 def corrected_error(scores: Array, ratio: float) -> Array:

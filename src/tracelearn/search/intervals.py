@@ -31,10 +31,10 @@ def held_out_residuals(choice: Choice) -> HeldOutResiduals | None:
     split, path = choice.split, choice.path
     if split.coordinates is None or split.rows_of_fold is not None:
         return None
-    coefs, intercepts = split.for_samples(path.models)
+    coefs, intercepts = split.in_sample_units(path.models)
     codes = to_numpy(split.targets.codes)
     tests = [test for _, test in split.folds.splits]
-    sizes = [np.abs(to_numpy(z) - codes[test]) for z, test in zip(path.held_out, tests, strict=True)]
+    sizes = [np.abs(to_numpy(scores) - codes[test]) for scores, test in zip(path.held_out, tests, strict=True)]
     folds = np.repeat(np.arange(len(tests)), [len(test) for test in tests])
     return HeldOutResiduals(to_numpy(coefs), to_numpy(intercepts), split.target_unit * np.concatenate(sizes), folds)
 
@@ -42,11 +42,12 @@ def held_out_residuals(choice: Choice) -> HeldOutResiduals | None:
 def interval(rows: Array, residuals: HeldOutResiduals, level: float) -> tuple[Array, Array]:
     """Bound the targets (n, K) of rows (n, p), as the chosen views show them, from below and above.
 
-    Each held-out sample says that the target is within its residual of what the model says that did not see it. At least
+    A held-out sample bounds a new target by the prediction of the model of its fold, give or take its own residual. At least
     ``2 level - 1`` of new targets are inside, whatever their distribution, and in practice about ``level``.
     """
     rows = to_numpy(rows)
-    m, (_, K, _) = len(residuals.folds), residuals.coefs.shape
+    m = len(residuals.folds)
+    K = residuals.coefs.shape[1]
     place = math.ceil(level * (m + 1)) - 1
     if place >= m:
         raise ValueError(
@@ -55,10 +56,10 @@ def interval(rows: Array, residuals: HeldOutResiduals, level: float) -> tuple[Ar
     lower, upper = np.empty((len(rows), K)), np.empty((len(rows), K))
     step = max(1, _ENTRIES // m)
     for start in range(0, len(rows), step):
-        part = slice(start, start + step)
+        block = slice(start, start + step)
         for k in range(K):
-            predicted: Any = rows[part] @ residuals.coefs[:, k, :].T + residuals.intercepts[:, k]
-            own = predicted[:, residuals.folds]
-            lower[part, k] = -np.partition(residuals.sizes[:, k] - own, place, axis=1)[:, place]
-            upper[part, k] = np.partition(own + residuals.sizes[:, k], place, axis=1)[:, place]
+            of_folds: Any = rows[block] @ residuals.coefs[:, k, :].T + residuals.intercepts[:, k]
+            predicted = of_folds[:, residuals.folds]
+            lower[block, k] = -np.partition(residuals.sizes[:, k] - predicted, place, axis=1)[:, place]
+            upper[block, k] = np.partition(predicted + residuals.sizes[:, k], place, axis=1)[:, place]
     return lower, upper

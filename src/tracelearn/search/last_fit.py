@@ -39,7 +39,7 @@ def show_all_samples(
             transformer = _fit_by_blocks(transformer, X, sample_weight)
         transformers.append(transformer)
     # Scales of views are those of the samples that chose.
-    drawn = {name: choice.tried.shown.views[name] for name in names}
+    drawn = {name: choice.tried.split_blend.views[name] for name in names}
     factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
     shown = ShownByViews(tuple(transformers), factors, shape)
     return shown, data.samples.mapped_rows(shown, choice.split.shape)

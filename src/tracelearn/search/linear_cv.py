@@ -164,7 +164,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
             self._publish_choice(best, point, data.samples)
         warn_of_fit(fitted, settings, type(self).__name__.removesuffix("CV"))
         if point == best.path.best:
-            warn_of_rising_end(best.path.end, "alpha", settings.alpha)
+            warn_of_rising_end(best.path.end, "alpha", float(best.path.alphas[point]))
         return self
 
     def _candidates(self, data: SearchData, folds: Folds, targets: Targets) -> list[_Candidate]:
@@ -174,7 +174,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
             rows = rows / data.samples.mode_scales()
         joint = bool(self.target_mode) and data.spec.n_targets > 1
         split = split_samples(rows, shape, targets, folds, joint=joint)
-        alphas, given = read_alphas(self.alphas, self.eps)
+        alphas, are_given = read_alphas(self.alphas, self.eps)
         candidates = []
         for weights, ridge in product(self._mode_weights(split.weights_shape), read_strengths(self.ridges, "ridges")):
             path = trace_path(
@@ -182,7 +182,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
                 as_penalty(self.penalty, split.weights_shape, weights),
                 alphas,
                 ridge=float(ridge),
-                given=given,
+                are_given=are_given,
                 max_iter=self.max_iter,
                 n_jobs=self.n_jobs,
             )

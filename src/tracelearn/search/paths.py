@@ -43,19 +43,21 @@ SMALLER_RIDGES = np.geomspace(1e-6, 1e-9, 7)[1:]
 _RISE = 1e-3  # of the range of what selects: such a last step is a path that rises
 _LOGISTIC_RIDGES = np.geomspace(1e-2, 1e-6, 5)
 
-# Numbers in the weights of one batch: more would leave the cache without fewer calls. Of folds that could be solved for one by
-# one, too, so many are solved for together.
-_LARGEST_BATCH, _LARGEST_TOGETHER = 2_000_000, 250_000
+# Numbers in the weights of one batch of ridges: more would leave the cache without fewer calls.
+_LARGEST_BATCH = 2_000_000
 
-# Folds are solved for together where the longest one is at most so many times as long as the mean.
+# The same for folds in one batch of ``_LeaveOut``, which could also be solved one by one.
+_LARGEST_TOGETHER = 250_000
+
+# They are one batch only where the largest fold is at most so many times the mean size, since the smaller ones are padded.
 _PADDED = 1.25
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
-_ITERATIONS = 4, 60  # for an alpha of our own grid, at least and at most
-_ITERATIONS_OF_GIVEN = 120  # for an alpha that was given, and may be far from the one before
+_FEWEST_ITERATIONS, _MOST_ITERATIONS = 4, 60  # for an alpha of our own grid
+_ITERATIONS_OF_USER = 120  # for an alpha of the user, and may be far from the one before
 
-# Logistic regression is tried up to so many weights, and so many numbers read for each of them.
+# Logistic regression is tried up to so many weights, and so many products of weights and samples in a step.
 _MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
 
 
@@ -72,8 +74,8 @@ class Path:
     selecting: Array  # (A,), what selects; higher is better
     outcomes: Array  # (A, n), what each held-out sample adds to the score; NaN where no fold holds a sample out
     first: int  # the first point that may be chosen
-    best: int  # the point of the best smoothed value of what selects, and that value
-    value: float
+    best: int  # the point whose smoothed value of what selects is best
+    value: float  # that smoothed value
     models: Models  # of the best point
     held_out: tuple[Array, ...]  # its scores, F times (m, K), in the units of the split
 
@@ -89,7 +91,7 @@ class Path:
 
 
 def read_alphas(alphas: Any, eps: float) -> tuple[Array, bool]:
-    """Return decreasing alphas, and whether they were given; a number of them is a grid from 1 down to ``eps``.
+    """Return decreasing alphas, and whether they were given as such; a number of them is a grid from 1 down to ``eps``.
 
     Examples
     --------
@@ -130,10 +132,10 @@ def read_strengths(strengths: Any, name: str) -> Array:
 def explained_variance(statistics: Array, weights: Array, *, numbers: bool = False) -> Array:
     """Find the share of the targets' variance that held-out predictions explain after calibration, averaged over targets.
 
-    An affine map of all held-out predictions together, one scale and one offset for each target, changes neither which
-    classes are told apart nor how well; a model that ranks held-out samples well but is off in size, as where persons differ,
-    is not taken for a bad one. That is the squared correlation, or zero where it is negative. Predicted numbers are handed out
-    as they are, so of them the size counts too: only an offset is free.
+    For classes the calibration is an affine map of all held-out predictions together, one scale and one offset for each target:
+    it changes no ranking, so a model that ranks well but is off in size is not taken for a bad one. What is explained then is
+    the squared correlation, or zero where the correlation is negative. For numbers the size of predictions counts, and the
+    calibration is an offset alone.
 
     Parameters
     ----------
@@ -142,29 +144,33 @@ def explained_variance(statistics: Array, weights: Array, *, numbers: bool = Fal
     numbers : whether targets are numbers
     """
     share = weights[:, None]
-    mean, target, ss, yy, sy = np.moveaxis(statistics, -1, 0)
-    m, t = (share * mean).sum(axis=-2, keepdims=True), (share * target).sum(axis=-2, keepdims=True)
+    mean, target, ss, yy, sy = np.moveaxis(statistics, -1, 0)  # s: predictions, y: targets
+    m = (share * mean).sum(axis=-2, keepdims=True)
+    t = (share * target).sum(axis=-2, keepdims=True)
     ss = (share * (ss + (mean - m) ** 2)).sum(axis=-2)
     yy = (share * (yy + (target - t) ** 2)).sum(axis=-2)
     sy = (share * (sy + (mean - m) * (target - t))).sum(axis=-2)
     varies = yy > 0
     if numbers:
-        return np.asarray(np.where(varies, (2.0 * sy - ss) / np.where(varies, yy, 1.0), 0.0).mean(axis=-1))
+        explained = np.where(varies, (2.0 * sy - ss) / np.where(varies, yy, 1.0), 0.0)
+        return np.asarray(explained.mean(axis=-1))
     ranks = (sy > 0) & (ss > 1e-12 * yy) & varies
-    return np.asarray(np.where(ranks, sy**2 / np.where(ranks, ss * yy, 1.0), 0.0).mean(axis=-1))
+    squared_correlation = np.where(ranks, sy**2 / np.where(ranks, ss * yy, 1.0), 0.0)
+    return np.asarray(squared_correlation.mean(axis=-1))
 
 
 def smoothed(selecting: Array) -> Array:
-    """Average what selects (A, ...) with its neighbours, and round it, so that of equal strengths the largest is chosen."""
+    """Average what selects (A, ...) over neighbouring points; round it, so that of equals the largest strength is chosen."""
     padded = np.concatenate([selecting[:1], selecting, selecting[-1:]])
     return np.round(0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:], 9)
 
 
 def first_with_weights(selecting: Array, *, numbers: bool, by_scorer: bool, n_samples: int) -> Array:
-    """Find the first alpha that can be chosen, 0 or 1, of paths (A, ...) that begin where all samples have no weights.
+    """Find the first alpha that can be chosen, 0 or 1, of paths (A, ...) that begin at the ``alpha_max`` of all samples.
 
-    Training parts may have weights there, and however small, these tell classes apart: the second alpha is taken instead,
-    where it does so by more than chance. Of numbers the size counts too: such weights are worth nothing.
+    With the first alpha the fit to all samples has no weights, but training parts may have some: however small, these can tell
+    classes apart and make it the best one. So for classes the path begins at the second alpha, where that explains more than
+    chance. For numbers such small weights predict nothing.
     """
     if numbers or len(selecting) < 2:
         return np.zeros(selecting.shape[1:], dtype=int)
@@ -204,11 +210,11 @@ def _path(
 ) -> Path:
     """Find the best point of a path; ``solve`` makes the models of one point."""
     targets, scores = split.targets, judgement.scores
-    known = ~np.any(np.isnan(scores), axis=0)
+    has_score = ~np.any(np.isnan(scores), axis=0)
     means, errors = np.full(len(alphas), -np.inf), np.zeros(len(alphas))
-    if np.any(known):
-        means = scores[:, known] @ (split.fold_weights[known] / split.fold_weights[known].sum())
-        errors = corrected_error(scores[:, known], split.folds.ratio)
+    if np.any(has_score):
+        means = scores[:, has_score] @ (split.fold_weights[has_score] / split.fold_weights[has_score].sum())
+        errors = corrected_error(scores[:, has_score], split.folds.ratio)
     by_scorer = targets.scorer is not None
     if selecting is None:
         selecting = means
@@ -270,34 +276,38 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
 
 
 def _judged_ridges(split: SplitSamples, ridges: Array, leave_out: _LeaveOut | None) -> Judgement:
-    """Judge ridge regressions, as many at once as are no large batch."""
+    """Judge ridge regressions, in batches that stay in the cache."""
     size = split.rows.shape[1] * split.n_targets * len(split.folds)
     step = max(1, _LARGEST_BATCH // size)
-    parts = []
+    judgements = []
     for start in range(0, len(ridges), step):
-        parts.append(split.judge(_ridge_models(split, ridges[start : start + step], leave_out)))
-    return _joined(parts)
+        judgements.append(split.judge(_ridge_models(split, ridges[start : start + step], leave_out)))
+    return _joined(judgements)
 
 
-def _joined(parts: Sequence[Judgement]) -> Judgement:
-    scores, statistics, outcomes = zip(*parts, strict=True)
-    return Judgement(np.concatenate(scores), np.concatenate(statistics), np.concatenate(outcomes))
+def _joined(judgements: Sequence[Judgement]) -> Judgement:
+    """Join the judgements of consecutive points of a path."""
+    return Judgement(
+        scores=np.concatenate([judgement.scores for judgement in judgements]),
+        statistics=np.concatenate([judgement.statistics for judgement in judgements]),
+        outcomes=np.concatenate([judgement.outcomes for judgement in judgements]),
+    )
 
 
 def _ridge_models(split: SplitSamples, ridges: Array, leave_out: _LeaveOut | None) -> Models:
     """Solve ridge regression in every fold: from one decomposition of all samples, else from those of the folds."""
-    xp, K, r = array_namespace(split.rows), split.n_targets, split.rows.shape[1]
+    xp = array_namespace(split.rows)
     strengths = move_to(ridges, split.rows, split.rows.dtype)
     if leave_out is not None:
         return leave_out.models(split, strengths)
     W, b = split.squares.with_ridges(strengths)
-    shape = len(ridges), len(split.folds), K
-    return Models(xp.reshape(W, (*shape, r)), xp.reshape(b, shape))
+    shape = len(ridges), len(split.folds), split.n_targets
+    return Models(xp.reshape(W, (*shape, -1)), xp.reshape(b, shape))
 
 
 @dataclass(frozen=True, eq=False)
 class _LeaveOut:
-    """All samples in coordinates whose matrix of products is diagonal: ridge regression without some of them is soon done."""
+    """Ridge regression without the samples of a fold, from sums over all samples in coordinates whose products are diagonal."""
 
     squares: Array  # the diagonal (r,) of the matrix of products
     cross: Array  # the products (r, K) of coordinates and targets, which all folds share
@@ -310,8 +320,8 @@ class _LeaveOut:
         feature: their own decompositions take less time then.
         """
         folds, weight = split.folds, to_numpy(split.targets.weight)
-        many = 5 * folds.sizes.max() > 3 * split.rows.shape[1]
-        if split.coordinates is None or split.rows_of_fold is not None or many or not folds.uses_all:
+        hold_out_many = 5 * folds.sizes.max() > 3 * split.rows.shape[1]
+        if split.coordinates is None or split.rows_of_fold is not None or hold_out_many or not folds.uses_all:
             return None
         if np.any(weight != weight[0]):
             return None
@@ -335,34 +345,38 @@ class _LeaveOut:
     def _without(self, split: SplitSamples, tests: Sequence[Array], ridges: Array) -> tuple[Array, Array]:
         """Solve without the samples of each fold: weights (A, F, K, r) and intercepts (A, F, K).
 
-        Samples that are left out get an unknown in their target each, so that they fit themselves and pull at nothing. With the
-        intercept that is one system of so many unknowns, besides the diagonal one of the coordinates. Shorter folds are padded
-        by samples of zeros.
+        The problem of a fold is that of all samples, where each of its m test samples has a free offset of its own: they fit
+        exactly, and have no influence. The offsets and the intercept solve a system of m + 1 unknowns (the Schur complement of
+        the diagonal one of the coordinates). Test sets of different sizes are padded by samples of zeros.
         """
-        xp, X, Y = array_namespace(split.rows), split.rows, split.targets.codes
-        m, F = max(map(len, tests)), len(tests)
-        index, inside = np.zeros((F, m), dtype=int), np.zeros((F, m))
+        xp = array_namespace(split.rows)
+        X = split.rows
+        Y = split.targets.codes
+        F = len(tests)
+        m = max(len(test) for test in tests)
+        index = np.zeros((F, m), dtype=int)
+        is_sample = np.zeros((F, m))
         for fold, test in enumerate(tests):
             index[fold, : len(test)] = test
-            inside[fold, : len(test)] = 1.0
-        ones = move_to(inside, X, X.dtype)[:, :, None]
+            is_sample[fold, : len(test)] = 1.0
+        ones = move_to(is_sample, X, X.dtype)[:, :, None]
         flat = move_to(index.ravel(), X)
-        left = xp.reshape(xp.take(X, flat, axis=0), (F, m, -1)) * ones
-        target = xp.reshape(xp.take(Y, flat, axis=0), (F, m, -1)) * ones
-        known = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
+        borders = xp.reshape(xp.take(X, flat, axis=0), (F, m, -1)) * ones
+        right_side = xp.reshape(xp.take(Y, flat, axis=0), (F, m, -1)) * ones
+        corner = xp.broadcast_to(xp.eye(m, dtype=X.dtype, device=device(X)), (F, m, m))
         if split.targets.fit_intercept:
             count = xp.full_like(ones[:, :1, :], float(X.shape[0]))
-            last = xp.concat([xp.matrix_transpose(ones), count], axis=2)
-            known = xp.concat([xp.concat([known, ones], axis=2), last], axis=1)
-            # And the sum of all samples.
-            left = xp.concat([left, xp.broadcast_to(xp.sum(X, axis=0), (F, 1, X.shape[1]))], axis=1)
-            target = xp.concat([target, xp.broadcast_to(xp.sum(Y, axis=0), (F, 1, Y.shape[1]))], axis=1)
+            last_row = xp.concat([xp.matrix_transpose(ones), count], axis=2)
+            corner = xp.concat([xp.concat([corner, ones], axis=2), last_row], axis=1)
+            # The intercept is one more unknown, whose column is the sum of all samples.
+            borders = xp.concat([borders, xp.broadcast_to(xp.sum(X, axis=0), (F, 1, X.shape[1]))], axis=1)
+            right_side = xp.concat([right_side, xp.broadcast_to(xp.sum(Y, axis=0), (F, 1, Y.shape[1]))], axis=1)
         n = X.shape[0] - xp.sum(ones[:, :, 0], axis=1)
         inverse = 1.0 / (self.squares + ridges[:, None, None] * n[:, None])  # (A, F, r)
-        system = known - (left * inverse[:, :, None, :]) @ xp.matrix_transpose(left)
-        unknown = xp.linalg.solve(system, target - left @ (inverse[..., None] * self.cross))
-        W = xp.matrix_transpose(inverse[..., None] * (self.cross - xp.matrix_transpose(left) @ unknown))
-        b = unknown[..., -1, :] if split.targets.fit_intercept else xp.zeros_like(W[..., 0])
+        system = corner - (borders * inverse[:, :, None, :]) @ xp.matrix_transpose(borders)
+        offsets = xp.linalg.solve(system, right_side - borders @ (inverse[..., None] * self.cross))
+        W = xp.matrix_transpose(inverse[..., None] * (self.cross - xp.matrix_transpose(borders) @ offsets))
+        b = offsets[..., -1, :] if split.targets.fit_intercept else xp.zeros_like(W[..., 0])
         return W, b
 
 
@@ -375,7 +389,7 @@ def trace_path(
     alphas: Array,
     *,
     ridge: float = 0.0,
-    given: bool = False,
+    are_given: bool = False,
     max_iter: int = 1000,
     n_jobs: int | None = None,
     report: Callable[[float], bool] | None = None,
@@ -387,16 +401,16 @@ def trace_path(
     split : SplitSamples
     penalty : name or object
     alphas : array of shape (A,)
-        Decreasing; shares of the smallest alpha for which all weights are zero, unless they were ``given``.
+        Decreasing; shares of the smallest alpha for which all weights are zero, unless ``are_given``.
     ridge : float, default=0.0
         Strength of the squared norm besides.
-    given : bool, default=False
-        Whether alphas are in the units of the samples.
+    are_given : bool, default=False
+        Whether alphas are the user's, in the units of the samples and targets.
     max_iter : int, default=1000
     n_jobs : int, default=None
         How many folds are solved for at the same time, in threads, where they have no problems in common.
     report : function, default=None
-        Is given the share of the path that was walked after each alpha; returns whether to end it there.
+        Takes the share of the path that was walked after each alpha; returns whether to end it there.
     """
     norm = as_penalty(penalty, split.weights_shape)
     fits, whole = split.data_fits
@@ -404,27 +418,29 @@ def trace_path(
     strength = ridge / split.ridge_unit
     whole = replace(whole, ridge=0.0 * whole.ridge + strength)
     top = float(xp.max(alpha_max(whole, norm, split.weights_shape)))
-    points = alphas / split.alpha_unit if given else top * alphas
-    limit = _ITERATIONS_OF_GIVEN if given else _iterations(split)
+    points = alphas / split.alpha_unit if are_given else top * alphas
+    limit = _ITERATIONS_OF_USER if are_given else _iterations(split)
     walks = [_FoldWalk(fit, norm, split, strength, min(max_iter, limit)) for fit in fits]
     weights, intercepts, judgements = [], [], []
     with Parallel(n_jobs=n_jobs if len(walks) > 1 else 1, prefer="threads") as parallel:
         solutions: list[Solution | None] = [None] * len(walks)
-        before = None
-        for k, alpha in enumerate(points):
-            calls = (delayed(walk.step)(alpha, before, start) for walk, start in zip(walks, solutions, strict=True))
-            results = list(parallel(calls))
-            solutions = [solution for solution, _ in results]
-            parts = [models for _, models in results]
-            W = xp.concat([part[0] for part in parts])
-            b = xp.concat([part[1] for part in parts])
+        alpha_before = None
+        for n_walked, alpha in enumerate(points, start=1):
+            calls = (
+                delayed(walk.solve)(alpha, alpha_before, start) for walk, start in zip(walks, solutions, strict=True)
+            )
+            solved: list[Solution] = list(parallel(calls))
+            models_of_walks = [walk.models(solution) for walk, solution in zip(walks, solved, strict=True)]
+            solutions = [*solved]
+            W = xp.concat([W_of_walk for W_of_walk, _ in models_of_walks])
+            b = xp.concat([b_of_walk for _, b_of_walk in models_of_walks])
             shape = 1, len(split.folds), split.n_targets
             models = Models(xp.reshape(W, (*shape, -1)), xp.reshape(b, shape))
             weights.append(models.weights)
             intercepts.append(models.intercepts)
             judgements.append(split.judge(models))
-            before = alpha
-            if report is not None and report((k + 1) / len(points)):
+            alpha_before = alpha
+            if report is not None and report(n_walked / len(points)):
                 break
 
     def solve(point: int) -> Models:
@@ -432,24 +448,24 @@ def trace_path(
 
     walked = points[: len(judgements)]
     ridges = np.full(len(walked), strength)
-    return _path(split, "trace norm", walked, ridges, _joined(judgements), solve, begins_at_zero=not given)
+    return _path(split, "trace norm", walked, ridges, _joined(judgements), solve, begins_at_zero=not are_given)
 
 
 def _iterations(split: SplitSamples) -> int:
     """Bound the iterations of an alpha of our own grid: the more features, the fewer, since each costs their square."""
     features = int(np.prod(split.shape))
-    return int(np.clip(4e6 / features**2, *_ITERATIONS)) if split.has_moments else 12
+    return int(np.clip(4e6 / features**2, _FEWEST_ITERATIONS, _MOST_ITERATIONS)) if split.has_moments else 12
 
 
 @dataclass(frozen=True, eq=False)
 class _FoldWalk:
     """The problems of one fold, or of all of them together, along a path."""
 
-    fit: Any
+    fit: Any  # the data fit, without its ridge
     norm: Any
     split: SplitSamples
     ridge: float
-    limit: int
+    max_iter: int  # for each alpha, and twice as many for the first
 
     @cached_property
     def exact(self) -> Any:
@@ -462,28 +478,37 @@ class _FoldWalk:
         is_factored = isinstance(self.exact, Squares) and self.exact.solvers.path == "admm"
         return self.exact.single() if is_factored else self.exact
 
-    def step(self, alpha: float, before: float | None, start: Solution | None) -> tuple[Solution, tuple[Array, Array]]:
-        """Solve for one alpha from the solution of the one before; return it, and weights of rows with intercepts."""
-        fit, name = self.rough, self.exact.solvers.path
-        if start is not None and start.rho is not None and before and alpha > 0:
-            start = replace(start, rho=start.rho * float(alpha / before))  # forces, and so the step, scale with alpha
+    def solve(self, alpha: float, alpha_before: float | None, start: Solution | None) -> Solution:
+        """Solve for one alpha, from the solution of the one before, if there is one."""
+        fit = self.rough
+        solver = self.exact.solvers.path
+        if start is not None and start.rho is not None and alpha_before and alpha > 0:
+            start = replace(
+                start, rho=start.rho * float(alpha / alpha_before)
+            )  # forces, and so the step, scale with alpha
         strength = array_namespace(fit.ridge).full_like(fit.ridge, float(alpha))
         shape = self.split.weights_shape
         problems = Problems(fit, self.norm, strength, shape, fit.at_zero.value, penalised=bool(alpha > 0))
         # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
-        options = {"check_every": 10 if self.limit > 10 else None} if name == "admm" else {}
-        most = self.limit if start is not None else 2 * self.limit
-        solution = SOLVERS[name](problems, tol=_TOL, max_iter=most, start=start, exact_ranks=False, **options)
-        xp = array_namespace(solution.W)
-        W = as_dtype(xp.reshape(solution.W, (-1, fit.n_features)), self.exact.ridge.dtype)
-        return solution, (self.split.to_rows(W), self.exact.intercept(W))
+        options = {"check_every": 10 if self.max_iter > 10 else None} if solver == "admm" else {}
+        max_iter = self.max_iter if start is not None else 2 * self.max_iter
+        solution: Solution = SOLVERS[solver](
+            problems, tol=_TOL, max_iter=max_iter, start=start, exact_ranks=False, **options
+        )
+        return solution
+
+    def models(self, solution: Solution) -> tuple[Array, Array]:
+        """Return the weights (F K, r) of rows, and the intercepts, of a solution in the precision of the samples."""
+        W = array_namespace(solution.W).reshape(solution.W, (-1, self.fit.n_features))
+        W = as_dtype(W, self.exact.ridge.dtype)
+        return self.split.to_rows(W), self.exact.intercept(W)
 
 
 # --- logistic regression -------------------------------------------------------------------------------------------------
 
 
-def is_small(split: SplitSamples) -> bool:
-    """Tell whether logistic regression is soon done: with few weights, and few numbers read for each of them."""
+def logistic_is_quick(split: SplitSamples) -> bool:
+    """Tell whether logistic regression takes little time: few weights, and few products of weights and samples."""
     unknowns = split.rows.shape[1] * max(2, split.n_targets)
     return bool(unknowns <= _MOST_WEIGHTS) and unknowns * split.folds.n_samples <= _MOST_PRODUCTS
 
@@ -493,19 +518,24 @@ def logistic_path(split: SplitSamples) -> Path | None:
 
     None where it would take long, or where a fold has no training sample of some class: intercepts would go to infinity.
     """
-    if not is_small(split) or split.rows_of_fold is not None or not split.targets.are_classes:
+    if not logistic_is_quick(split) or split.rows_of_fold is not None or not split.targets.are_classes:
         return None
-    X, codes, xp = split.rows, split.targets.codes, array_namespace(split.rows)
-    two = codes.shape[1] == 1
-    members = xp.astype((xp.concat([-codes, codes], axis=1) if two else codes) > 0, X.dtype)
+    xp = array_namespace(split.rows)
+    X = split.rows
+    codes = split.targets.codes
+    has_two_classes = codes.shape[1] == 1
+    if has_two_classes:
+        codes = xp.concat([-codes, codes], axis=1)
+    members = xp.astype(codes > 0, X.dtype)
     training = split.targets.weight * move_to(split.folds.training, X, X.dtype)
     shares = training / xp.sum(training, axis=1, keepdims=True)
     if not bool(xp.all(shares @ members > 0)):
         return None
     weights, intercepts = [], []
     options = {"fit_intercept": split.targets.fit_intercept}
-    for both in softmax_regression(X, members, shares, _LOGISTIC_RIDGES.tolist(), **options):
-        A = both[..., 1:] - both[..., :1] if two else both
+    for A in softmax_regression(X, members, shares, _LOGISTIC_RIDGES.tolist(), **options):
+        if has_two_classes:
+            A = A[..., 1:] - A[..., :1]  # noqa: PLW2901
         weights.append(xp.matrix_transpose(A[:, :-1, :]))
         intercepts.append(A[:, -1, :])
     models = Models(xp.stack(weights), xp.stack(intercepts))
@@ -519,5 +549,5 @@ def logistic_path(split: SplitSamples) -> Path | None:
         return Models(models.weights[point : point + 1, ...], models.intercepts[point : point + 1, ...])
 
     # Two classes have one row of weights, twice as long as each of two.
-    ridges = (0.5 if two else 1.0) * _LOGISTIC_RIDGES
+    ridges = (0.5 if has_two_classes else 1.0) * _LOGISTIC_RIDGES
     return _path(split, "logistic", 0.0 * ridges, ridges, judgement, solve, selecting=-losses)

@@ -14,9 +14,17 @@ from tracelearn.samples.checks import check_finite, read_rows
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.targets import labels_of
 from tracelearn.search.calibration import Calibration
+from tracelearn.search.softmax import mapped_scores
 from tracelearn.search.views import ShownByViews
 
-__all__ = ["LabelsOfScores", "LogProbabilities", "NumbersOfScores", "Probabilities", "ScoresByViews", "column_of_two"]
+__all__ = [
+    "LabelsOfScores",
+    "LogProbabilities",
+    "NumbersOfScores",
+    "Probabilities",
+    "ScoresByViews",
+    "flat_if_two_classes",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,17 +45,15 @@ class ScoresByViews:
         rows = read_rows(
             X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
         ).rows
-        wide = next(iter(self.coefs)).dtype if is_sparse(rows) else widest(rows)["dtype"]
+        wide = self.coefs[0].dtype if is_sparse(rows) else widest(rows)["dtype"]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             scores: Any = self.intercept
-            for part, coef in zip(self.views.parts(rows), self.coefs, strict=True):
-                part = part if is_sparse(part) else as_dtype(part, wide)  # noqa: PLW2901
-                scores = part @ as_dtype(coef, wide).T + scores
+            for block, coef in zip(self.views.by_view(rows), self.coefs, strict=True):
+                block = block if is_sparse(block) else as_dtype(block, wide)  # noqa: PLW2901
+                scores = block @ as_dtype(coef, wide).T + scores
             if confounds is not None:
                 scores = scores + move_to(confounds, scores, wide) @ as_dtype(self.confound_coef, wide).T
-            if self.class_map is not None:
-                between = as_dtype(self.class_map, wide)
-                scores = scores @ between[:-1, :] + between[-1, :]
+            scores = mapped_scores(scores, self.class_map)
         xp = array_namespace(scores)
         if rows.dtype == xp.float32:
             scores = as_dtype(scores, rows.dtype)
@@ -79,7 +85,7 @@ class LogProbabilities:
 
     def __call__(self, scores: Array) -> Array:
         """Apply the calibration."""
-        return self.calibration.log_probabilities(column_of_two(scores))
+        return self.calibration.log_probabilities(flat_if_two_classes(scores))
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +96,7 @@ class Probabilities:
 
     def __call__(self, scores: Array) -> Array:
         """Apply the calibration."""
-        logs = self.calibration.log_probabilities(column_of_two(scores))
+        logs = self.calibration.log_probabilities(flat_if_two_classes(scores))
         return array_namespace(logs).exp(logs)
 
 
@@ -102,9 +108,9 @@ class LabelsOfScores:
 
     def __call__(self, scores: Array) -> Array:
         """Choose the labels."""
-        return labels_of(column_of_two(scores), self.classes)
+        return labels_of(flat_if_two_classes(scores), self.classes)
 
 
-def column_of_two(scores: Array) -> Array:
-    """Take the axis of columns off the scores of two classes, which share one."""
+def flat_if_two_classes(scores: Array) -> Array:
+    """Flatten the scores (n, 1) of two classes; those of several classes keep their columns."""
     return scores[:, 0] if scores.shape[1] == 1 else scores

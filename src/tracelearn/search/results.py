@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tracelearn.search.choice import Choice, Tried
+from tracelearn.search.paths import Path
 from tracelearn.search.screening import LEAST_SHARE
 
 __all__ = ["cv_results", "views_tried"]
@@ -44,6 +45,17 @@ def cv_results(choice: Choice) -> tuple[dict[str, Any], int]:
     return results, chosen
 
 
+class _Row(NamedTuple):
+    """A row of ``views_tried``: a view that was screened, or a path that was walked."""
+
+    views: str
+    kind: str
+    path: Path
+    seconds: float
+    is_taken: bool
+    reason: str
+
+
 def views_tried(choice: Choice) -> dict[str, list[Any]]:
     """List every view that was screened and every path that was walked; ``pandas.DataFrame`` makes a table of it.
 
@@ -52,28 +64,30 @@ def views_tried(choice: Choice) -> dict[str, list[Any]]:
     """
     rows = []
     for trial in choice.screening.trials:
-        path, name = trial.path, trial.view.name
-        taken = name in choice.blend.names
-        rows.append((name, "screening", path, trial.seconds, taken, _why_of_view(choice, name, taken=taken)))
+        name = trial.view.name
+        is_taken = name in choice.blend.names
+        reason = _reason_of_view(choice, name, is_taken=is_taken)
+        rows.append(_Row(name, "screening", trial.path, trial.seconds, is_taken, reason))
     for tried in choice.all_tried:
-        taken = tried is choice.tried
-        rows.append((str(tried.blend), tried.path.kind, tried.path, tried.seconds, taken, _why_of_path(choice, tried)))
+        is_taken = tried is choice.tried
+        reason = _reason_of_path(choice, tried)
+        rows.append(_Row(str(tried.blend), tried.path.kind, tried.path, tried.seconds, is_taken, reason))
     return {
-        "views": [views for views, *_ in rows],
-        "path": [kind for _, kind, *_ in rows],
-        "score": [float(path.means[path.best]) for _, _, path, *_ in rows],
-        "score_se": [float(path.errors[path.best]) for _, _, path, *_ in rows],
-        "explained": [path.value for _, _, path, *_ in rows],
-        "seconds": [seconds for *_, seconds, _, _ in rows],
-        "taken": [taken for *_, taken, _ in rows],
-        "reason": [reason for *_, reason in rows],
+        "views": [row.views for row in rows],
+        "path": [row.kind for row in rows],
+        "score": [float(row.path.means[row.path.best]) for row in rows],
+        "score_se": [float(row.path.errors[row.path.best]) for row in rows],
+        "explained": [row.path.value for row in rows],
+        "seconds": [row.seconds for row in rows],
+        "taken": [row.is_taken for row in rows],
+        "reason": [row.reason for row in rows],
     }
 
 
-def _why_of_view(choice: Choice, name: str, *, taken: bool) -> str:
+def _reason_of_view(choice: Choice, name: str, *, is_taken: bool) -> str:
     """Say why a view was taken or not."""
     share = choice.shares.get(name)
-    if taken:
+    if is_taken:
         return "" if share is None else f"share {share:.2f} in the best combination"
     if share is None:
         return "similarities predict held-out samples no better"
@@ -84,11 +98,11 @@ def _why_of_view(choice: Choice, name: str, *, taken: bool) -> str:
     return "another path was better"
 
 
-def _why_of_path(choice: Choice, tried: Tried) -> str:
+def _reason_of_path(choice: Choice, tried: Tried) -> str:
     """Say why a path was taken or not."""
     if tried is choice.tried:
         return "best on held-out samples"
-    if tried.only_some:
+    if tried.is_coarse:
         return "some alphas promised too little"
     if tried.path.kind == "logistic":
         return "held-out log-loss falls by no more than chance"

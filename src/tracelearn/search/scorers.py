@@ -40,10 +40,12 @@ class _Fixed(BaseEstimator):
 
 
 class _FixedRegressor(RegressorMixin, _Fixed):
-    pass
+    """A regressor whose predictions are known."""
 
 
 class _FixedClassifier(ClassifierMixin, _Fixed):
+    """A classifier whose scores are known, with probabilities where the loss has some."""
+
     def decision_function(self, X: Any) -> Array:
         return self.scores[:, 0] if self.scores.shape[1] == 1 else self.scores
 
@@ -73,11 +75,12 @@ def scorer_of(
     """Make a function of an index (m,) and scores (m, M, K) of these samples: what each of M models is worth to a user, (M,)."""
 
     def score(index: Array, scores: Array) -> Array:
-        labels, own_weight = y[index], None if weight is None else weight[index]
+        labels = y[index]
+        weight_of_index = None if weight is None else weight[index]
         values = np.empty(scores.shape[1])
         for model in range(scores.shape[1]):
             fixed = with_scores(to_numpy(scores[:, model, :]), loss, classes, is_single=is_single)
-            values[model] = scored(scoring, fixed, labels, own_weight)
+            values[model] = scored(scoring, fixed, labels, weight_of_index)
         return values
 
     return score

@@ -20,22 +20,33 @@ from tracelearn.search.events import Event, Report
 from tracelearn.search.paths import Path, ridge_path
 from tracelearn.search.splits import Targets
 from tracelearn.search.task import Task
-from tracelearn.search.views import MOST_WORK, Blend, Candidate, FittedView, blend_views, fit_view, work
+from tracelearn.search.views import (
+    MOST_MULTIPLICATIONS,
+    Blend,
+    Candidate,
+    FittedView,
+    blend_views,
+    count_multiplications,
+    fit_view,
+)
 
 __all__ = ["Screening", "Trial", "screen", "shares_of"]
 
 # So many samples, drawn at random, tell which views are worth showing.
 SCREENED = 400
 
-# Views of a sample whose share in the best combination of all is below this are left out, and so are all but the best few; first
-# of all those without which the others together leave at most so much more unexplained, as a share of it.
-LEAST_SHARE, MOST_VIEWS, LEAST_GAIN = 0.1, 4, 0.002
+# A view is dropped where all others together leave at most so much more unexplained without it, as a share of that.
+LEAST_GAIN = 0.002
+
+# Of the remaining views those whose share in the best combination is above the first number enter the blend, at most so many.
+LEAST_SHARE = 0.1
+MOST_VIEWS = 4
 
 # Views with similarities are tried where they leave so much less unexplained, as a share of it.
 SIMILAR_GAIN = 0.02
 
 # Where ridge regression on a view that keeps the modes leaves so many times more unexplained than on the best, it gets no path
-# of its own: on no set did a low rank explain more than two fifths of what ridge regression had left.
+# of its own: in no benchmark did a low rank explain more than two fifths of what ridge regression had left unexplained.
 _HOPELESS = 1.75
 
 
@@ -70,66 +81,74 @@ def screen(task: Task, report: Report) -> Screening:
     drawn, index = task.drawn(SCREENED)
     # Where all samples are few enough that most views will be asked for again, views learn from all of them, once.
     learns_from_all = task.n_samples <= 2 * SCREENED
+    fitted_to = task if learns_from_all else drawn
     trials: list[Trial] = []
     with Parallel(n_jobs=task.rules.n_threads, prefer="threads") as parallel:
         for start in range(0, len(names), task.rules.n_threads):
-            some = task.candidates[start : start + task.rules.n_threads]
-            calls = (delayed(_try)(one, task if learns_from_all else drawn, drawn, index) for one in some)
+            batch = task.candidates[start : start + task.rules.n_threads]
+            calls = (delayed(_screen_view)(candidate, fitted_to, drawn, index) for candidate in batch)
             trials += parallel(calls)
             best = max(trials, key=lambda trial: trial.path.value)
-            message = f"{', '.join(one.name for one in some)} screened; best so far {best.view.name}"
+            message = f"{', '.join(candidate.name for candidate in batch)} screened; best so far {best.view.name}"
             if report(Event("views", len(trials) / len(names), message)):
                 break
     views = {trial.view.name: trial.view for trial in trials} if learns_from_all else {}
-    return replace(_chosen(task, drawn, trials), trials=tuple(trials), views=views)
+    return replace(_choose_views(task, drawn, trials), trials=tuple(trials), views=views)
 
 
-def _try(candidate: Candidate, fitted_to: Task, drawn: Task, index: Array) -> Trial:
-    """Fit a view, and try ridge regression on the samples that were drawn."""
+def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Array) -> Trial:
+    """Fit a view to the samples of one task, and try ridge regression on it with those drawn from it, of this index."""
     began = time.perf_counter()
     view = fit_view(candidate, fitted_to.samples, fitted_to.folds)
-    seen = view
+    view_of_drawn = view
     if fitted_to is not drawn:
         if view.rows_of_fold is None:
-            seen = view.take(index)
-        else:  # folds of some samples are not those of all
-            seen = fit_view(candidate, drawn.samples, drawn.folds)
-    blended = blend_views(Blend((candidate.name,)), {candidate.name: seen}, drawn.samples.weight, "overlapped")
+            view_of_drawn = view.take(index)
+        else:  # what a fold has learned from all samples is not what it learns from those drawn
+            view_of_drawn = fit_view(candidate, drawn.samples, drawn.folds)
+    blended = blend_views(Blend((candidate.name,)), {candidate.name: view_of_drawn}, drawn.samples.weight, "overlapped")
     path = ridge_path(drawn.split(blended))
     return Trial(view, path, time.perf_counter() - began)
 
 
-def _chosen(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening:
+def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening:
     """Choose the views of the largest shares, without similarities, and with them where that leaves less unexplained."""
     values = {trial.view.name: trial.path.value for trial in trials}
-    compares = {candidate.name for candidate in task.candidates if candidate.compares_samples}
+    similarities = {candidate.name for candidate in task.candidates if candidate.compares_samples}
     tests = [test for _, test in drawn.folds.splits]
-    plain = [trial for trial in trials if trial.view.name not in compares] or list(trials)
+    without_similar = [trial for trial in trials if trial.view.name not in similarities] or list(trials)
     sizes = {trial.view.name: trial.view.rows.shape[1] for trial in trials}
-    shares, rest = shares_of([trial.path.held_out for trial in plain], tests, drawn.targets)
-    by_name = dict(zip([trial.view.name for trial in plain], shares, strict=True))
-    similar, similar_shares = None, dict[str, float]()
-    if len(plain) < len(trials):
-        with_similar, least = shares_of([trial.path.held_out for trial in trials], tests, drawn.targets)
-        if least < (1.0 - SIMILAR_GAIN) * rest:
-            similar, similar_shares = _blended(task, sizes, dict(zip(values, with_similar, strict=True)))
-    blend, by_name = _blended(task, sizes, by_name)
+    shares, unexplained = shares_of([trial.path.held_out for trial in without_similar], tests, drawn.targets)
+    by_name = dict(zip([trial.view.name for trial in without_similar], shares, strict=True))
+    similar = None
+    similar_shares: dict[str, float] = {}
+    if len(without_similar) < len(trials):
+        shares_of_all, least_unexplained = shares_of([trial.path.held_out for trial in trials], tests, drawn.targets)
+        if least_unexplained < (1.0 - SIMILAR_GAIN) * unexplained:
+            similar, similar_shares = _blend_of_largest(task, sizes, dict(zip(values, shares_of_all, strict=True)))
+    blend, by_name = _blend_of_largest(task, sizes, by_name)
     views = {trial.view.name: trial.view for trial in trials}
     first_order = _first_order(views, values, explains=task.targets.scorer is None)
     return Screening(blend, by_name, similar, similar_shares, first_order)
 
 
-def _blended(task: Task, sizes: Mapping[str, int], shares: Mapping[str, float]) -> tuple[Blend, dict[str, float]]:
-    """Blend the views of the largest shares, as strong as these; sort all views by their shares."""
+def _blend_of_largest(
+    task: Task, sizes: Mapping[str, int], shares: Mapping[str, float]
+) -> tuple[Blend, dict[str, float]]:
+    """Blend the views of the largest shares, with strengths in proportion to these; also return all shares, the largest first."""
     ordered = dict(sorted(shares.items(), key=lambda pair: pair[1], reverse=True))
-    (best, largest), *others = ordered.items()
-    chosen, entries = {best: 1.0}, sizes[best]
-    for name, share in others[: MOST_VIEWS - 1]:
-        more = entries + sizes[name]
-        if share > LEAST_SHARE and work(task.n_samples, more, more, len(task.folds)) <= MOST_WORK:
-            chosen[name] = float(f"{share / largest:.3g}")
-            entries = more
-    return Blend(tuple(chosen), tuple(chosen.values())), ordered
+    (best, largest), *weaker = ordered.items()
+    strengths = {best: 1.0}
+    n_entries = sizes[best]
+    for name, share in weaker[: MOST_VIEWS - 1]:
+        n_joined = n_entries + sizes[name]
+        if (
+            share > LEAST_SHARE
+            and count_multiplications(task.n_samples, n_joined, n_joined, len(task.folds)) <= MOST_MULTIPLICATIONS
+        ):
+            strengths[name] = float(f"{share / largest:.3g}")
+            n_entries = n_joined
+    return Blend(tuple(strengths), tuple(strengths.values())), ordered
 
 
 def _first_order(views: Mapping[str, FittedView], values: Mapping[str, float], *, explains: bool) -> str:
@@ -146,9 +165,9 @@ def _first_order(views: Mapping[str, FittedView], values: Mapping[str, float], *
 def shares_of(
     held_out: Sequence[Sequence[Array]], tests: Sequence[Array], targets: Targets
 ) -> tuple[list[float], float]:
-    """Combine held-out scores of several views with weights that are not negative; return their shares, and what is left.
+    """Combine held-out scores of several views with weights that are not negative; return their shares, and what is unexplained.
 
-    Views are dropped, one after the other, while the rest leaves hardly more unexplained than all of them do.
+    Views are dropped one after the other, while the others leave hardly more unexplained than all of them do.
 
     Parameters
     ----------
@@ -158,28 +177,31 @@ def shares_of(
     """
     index = np.concatenate(list(tests))
     weight = to_numpy(targets.weight)[index]
-    columns = [np.concatenate([to_numpy(part) for part in view]) for view in held_out]
+    columns = [np.concatenate([to_numpy(scores) for scores in view]) for view in held_out]
     codes = to_numpy(targets.codes)[index]
     codes = codes - np.average(codes, axis=0, weights=weight)  # first: offsets may be large
     table = np.stack([*columns, codes])  # (views + 1, samples, K)
     centred = table - np.average(table, axis=1, weights=weight)[:, None, :]
     centred = (np.sqrt(weight / np.sum(weight))[:, None] * centred).reshape(len(table), -1).T
     size = np.sqrt(np.sum(centred**2, axis=0))
-    # A triangle has the sums of squares of all samples.
+    # The triangle of a QR decomposition has the same products as all rows, and is small.
     triangle: Array = np.linalg.qr(centred / np.where(size > 0, size, 1.0), mode="r")
     predictors, target = triangle[:, :-1], triangle[:, -1]
     views = np.arange(len(held_out))
-    weights, rest = nnls(predictors, target)
+    weights, residual_of_all = nnls(predictors, target)
     while len(views) > 1:
-        least = math.inf
+        smallest_residual = math.inf
         for view in views[::-1]:  # of equal ones the first stays, which is simpler
-            others = views[views != view]
-            trial, rest_of_others = nnls(predictors[:, others], target)
-            if rest_of_others < least:
-                least, fewer, weights_of_fewer = rest_of_others, others, trial
-        if least**2 > (1.0 + LEAST_GAIN) * rest**2:
+            without_view = views[views != view]
+            weights_without, residual = nnls(predictors[:, without_view], target)
+            if residual < smallest_residual:
+                smallest_residual = residual
+                fewer_views = without_view
+                weights_of_fewer = weights_without
+        if smallest_residual**2 > (1.0 + LEAST_GAIN) * residual_of_all**2:
             break
-        views, weights = fewer, weights_of_fewer
+        views = fewer_views
+        weights = weights_of_fewer
     shares = np.zeros(len(held_out))
     shares[views] = weights / weights.sum() if weights.sum() > 0 else 1.0 / len(views)
-    return shares.tolist(), rest**2
+    return shares.tolist(), residual_of_all**2

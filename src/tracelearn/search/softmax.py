@@ -5,6 +5,7 @@ Classes come before samples in what follows: sums over a few classes are then su
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,17 +19,26 @@ from tracelearn.arrays.linalg import conjugate_gradients
 from tracelearn.losses import softmax
 from tracelearn.search.splits import SplitSamples
 
-__all__ = ["ClassScores", "class_map", "factors", "log_losses", "softmax_regression", "stacked_scores"]
+__all__ = [
+    "ClassScores",
+    "factors",
+    "fit_class_map",
+    "log_losses",
+    "mapped_scores",
+    "softmax_regression",
+    "stacked_scores",
+]
 
-# How strongly a map between classes is drawn to the identity; it is learned from few numbers, as many as held-out samples.
+# How strongly a map between classes is drawn to one factor for all: it is learned from no more than the held-out samples.
 _PULL = 1e-2
 
-# Held-out samples, and scores of them, that a factor and a map are learned from: more make no difference to K^2 numbers.
+# Most held-out samples, and scores of these, that a factor or a map is learned from: K^2 numbers need no more.
 _MOST_HELD, _MOST_SCORES = 4000, 2_000_000
 
-# Steps of Newton's method at most, and the share of the log-loss that a step lowers it by when that is enough.
-_STEPS, _ENOUGH = 50, 1e-6
-_NOTHING = 1e-12  # of a log-loss: where there is but one class, every step lowers what is left by as much
+# Newton's method takes at most so many steps, and ends when a step lowers the log-loss by less than this share of it.
+_STEPS = 50
+_ENOUGH = 1e-6
+_NEGLIGIBLE = 1e-12  # a log-loss; of a single class every step lowers it by the same share, without end
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,41 +51,48 @@ class ClassScores:
 
 
 def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScores:
-    """Gather the scores (m, K) of what each fold holds out, of many every second or third."""
-    targets, xp = split.targets, array_namespace(held_out[0])
-    most = min(_MOST_HELD, max(100, _MOST_SCORES // split.n_targets))
-    every = -(-sum(len(test) for _, test in split.folds.splits) // most)
-    scores, index, folds = [], [], []
+    """Join the scores (m, K) of what each fold holds out; where these are many, of every second sample, or third, and so on."""
+    xp = array_namespace(held_out[0])
+    targets = split.targets
+    max_samples = min(_MOST_HELD, max(100, _MOST_SCORES // split.n_targets))
+    n_held_out = sum(len(test) for _, test in split.folds.splits)
+    step = math.ceil(n_held_out / max_samples)
+    scores = []
+    index = []
+    folds = []
     for fold, (_, test) in enumerate(split.folds.splits):
-        rows = np.arange(0, len(test), every)
+        rows = np.arange(0, len(test), step)
         scores.append(xp.take(held_out[fold], move_to(rows, held_out[fold]), axis=0))
         index.append(test[rows])
         folds.append(np.full(len(rows), fold))
     place = move_to(np.concatenate(index), targets.codes)
-    z, codes = xp.concat(scores), xp.take(targets.codes, place, axis=0)
+    z = xp.concat(scores)
+    codes = xp.take(targets.codes, place, axis=0)
     if z.shape[1] == 1:
-        z, codes = xp.concat([-0.5 * z, 0.5 * z], axis=1), xp.concat([-codes, codes], axis=1)
-    holds = np.concatenate(folds) == np.arange(len(split.folds))[:, None]
-    shares = xp.take(targets.weight, place, axis=0) * move_to(holds, z, z.dtype)
+        z = xp.concat([-0.5 * z, 0.5 * z], axis=1)
+        codes = xp.concat([-codes, codes], axis=1)
+    is_held_out = np.concatenate(folds) == np.arange(len(split.folds))[:, None]
+    shares = xp.take(targets.weight, place, axis=0) * move_to(is_held_out, z, z.dtype)
     shares = shares * (move_to(split.fold_weights, z, z.dtype) / xp.sum(shares, axis=1))[:, None]
     return ClassScores(z, xp.astype(codes > 0, z.dtype), shares)
 
 
 def factors(held: ClassScores, shares: Array | None = None) -> Array:
-    """Find the factor of held-out scores whose softmax predicts the classes best, for each row of shares (B, n), or for all.
+    """Find the factor of held-out scores whose softmax has the smallest log-loss, for each row of shares (B, n), or for all.
 
-    It changes no predicted class. By Newton's method for its logarithm; as much as a thousandth of its square speaks for a
-    factor of one, so that it does not run away where all classes are found.
+    It changes no predicted class. Newton's method finds its logarithm, whose square, times a thousandth, is added to the
+    log-loss: without that the factor would grow without end where all classes are predicted right.
     """
     xp = array_namespace(held.scores)
     shares = xp.sum(held.shares, axis=0, keepdims=True) if shares is None else shares
-    z, true = xp.matrix_transpose(held.scores)[None, ...], xp.sum(held.members * held.scores, axis=1)
+    z = xp.matrix_transpose(held.scores)[None, ...]
+    score_of_true = xp.sum(held.members * held.scores, axis=1)
     log = xp.zeros_like(shares[:, 0])
     for _ in range(_STEPS):
         size = xp.exp(log)
         P = softmax(size[:, None, None] * z)[1]
         mean = xp.sum(P * z, axis=1)
-        slope = size * xp.sum(shares * (mean - true), axis=1)
+        slope = size * xp.sum(shares * (mean - score_of_true), axis=1)
         spread = size**2 * xp.sum(shares * (xp.sum(P * z**2, axis=1) - mean**2), axis=1)
         # The second derivative but for the sign of the slope: a step goes down where that derivative is negative, too.
         step = xp.clip(-(slope + 2e-3 * log) / (spread + xp.abs(slope) + 2e-3), min=-1.0, max=1.0)
@@ -87,35 +104,57 @@ def factors(held: ClassScores, shares: Array | None = None) -> Array:
 
 def log_losses(held: ClassScores, size: float | None = None) -> Array:
     """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
-    xp, size = array_namespace(held.scores), float(factors(held)[0]) if size is None else size
+    xp = array_namespace(held.scores)
+    size = float(factors(held)[0]) if size is None else size
     z = size * held.scores
     losses = softmax(z)[0][:, 0] - xp.sum(held.members * z, axis=1)
     return to_numpy(held.shares @ losses / xp.sum(held.shares, axis=1))
 
 
-def class_map(held: ClassScores) -> tuple[Array, Array]:
-    """Learn from held-out scores how those of all classes say which one it is: (K + 1, K), offsets in the last row.
+def fit_class_map(held: ClassScores) -> tuple[Array, Array]:
+    """Learn a map between classes (K + 1, K), offsets in the last row: softmax regression on held-out scores of all classes.
 
-    Scores of squares, one class against the rest, hide a class that lies between others; a map between all of them finds it
-    again. It is drawn to one factor for all classes, which changes no predicted class. Also returns the log-loss of each
-    fold, through a map learned from the other folds.
+    With the squared loss, one class against all others, a class that lies between others never has the largest score; a map
+    of all scores predicts it again. A penalty draws the map to one factor for all classes, which changes no predicted class.
+    Also returns the log-loss of each fold (F,), by a map learned from the other folds.
     """
-    xp, (F, _) = array_namespace(held.scores), held.shares.shape
+    xp = array_namespace(held.scores)
+    F = held.shares.shape[0]
     whole = xp.sum(held.shares, axis=0, keepdims=True)
     shares = xp.concat([whole - held.shares, whole])
     total = xp.sum(shares, axis=1, keepdims=True)  # zero where there is one fold
     shares = shares / xp.where(total > 0, total, xp.ones_like(total))
-    size, eye = factors(held, shares), xp.eye(held.scores.shape[1], dtype=shares.dtype, device=device(shares))
+    size = factors(held, shares)
+    eye = xp.eye(held.scores.shape[1], dtype=shares.dtype, device=device(shares))
     centre = size[:, None, None] * eye
     (maps,) = softmax_regression(held.scores, held.members, shares, [_PULL / size**2], centre=centre)
     losses = np.empty(F)
     for fold in range(F):
-        mapped = held.scores @ maps[fold, :-1, :] + maps[fold, -1, :]
+        mapped = mapped_scores(held.scores, maps[fold, ...])
         losses[fold] = log_losses(replace(held, scores=mapped), 1.0)[fold]
     return maps[-1, ...], losses
 
 
+def mapped_scores(scores: Array, class_map: Array | None) -> Array:
+    """Apply a map (K + 1, K) between classes, if there is one, to scores (n, K)."""
+    if class_map is None:
+        return scores
+    class_map = move_to(class_map, scores, scores.dtype)
+    return scores @ class_map[:-1, :] + class_map[-1, :]
+
+
 # --- softmax regression --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Evaluation:
+    """The objective at some weights D, and what a step of Newton's method needs there."""
+
+    values: Array  # (B,), the objectives
+    probabilities: Array  # (B, K, n)
+    descent: Array  # (B, K r), minus the gradient
+    diagonal: Array  # (B, K r), of the curvature
+    curvature_weights: Array  # (B, K, n), what samples weigh in the curvature
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,28 +167,33 @@ class _Softmax:
     shares: Array  # (B, 1, n)
     pull: Array  # twice the ridge of each column of the weights, (B, 1, r)
 
-    def evaluate(self, D: Array) -> tuple[Array, Array, Array, Array, Array]:
-        """Return the objectives (B,) and the probabilities (B, K, n), and what Newton's method needs.
-
-        That is what pulls at D, as rows (B, K r), the diagonal of the curvature, and what samples weigh in it, (B, K, n).
-        """
-        xp, flat = array_namespace(D), (D.shape[0], -1)
+    def evaluate(self, D: Array) -> _Evaluation:
+        """Evaluate the objectives, and their derivatives, at weights D (B, K, r)."""
+        xp = array_namespace(D)
+        flat = (D.shape[0], -1)
         z = self.offsets + D @ xp.matrix_transpose(self.rows)
         logs, P = softmax(z)
         loss = xp.sum(self.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(self.members * z, axis=1)), axis=1)
-        value, weights = loss + 0.5 * xp.sum(self.pull * D**2, axis=(1, 2)), P * self.shares
+        weights = P * self.shares
         gradient = ((P - self.members) * self.shares) @ self.rows + self.pull * D
         # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
         diagonal = (weights * (1.0 - P)) @ self.rows**2 + self.pull
         diagonal = xp.where(diagonal > 0, diagonal, xp.ones_like(diagonal))
-        return value, P, xp.reshape(-gradient, flat), xp.reshape(diagonal, flat), weights
+        return _Evaluation(
+            values=loss + 0.5 * xp.sum(self.pull * D**2, axis=(1, 2)),
+            probabilities=P,
+            descent=xp.reshape(-gradient, flat),
+            diagonal=xp.reshape(diagonal, flat),
+            curvature_weights=weights,
+        )
 
-    def curved(self, P: Array, weights: Array, V: Array) -> Array:
-        """Multiply rows (B, K r) by the curvature."""
+    def apply_curvature(self, evaluation: _Evaluation, V: Array) -> Array:
+        """Multiply directions V (B, K r) by the second derivatives, at the weights of an evaluation."""
         xp = array_namespace(V)
         V = xp.reshape(V, (V.shape[0], -1, self.rows.shape[1]))
         z = V @ xp.matrix_transpose(self.rows)
-        product = (weights * (z - xp.sum(P * z, axis=1, keepdims=True))) @ self.rows + self.pull * V
+        mean = xp.sum(evaluation.probabilities * z, axis=1, keepdims=True)
+        product = (evaluation.curvature_weights * (z - mean)) @ self.rows + self.pull * V
         return xp.reshape(product, (V.shape[0], -1))
 
 
@@ -183,37 +227,45 @@ def softmax_regression(
     >>> bool(both[0, 0] < 0 < both[0, 1]), bool(abs(both[1, 0]) < 1e-6)
     (True, True)
     """
-    xp, B, K = array_namespace(X), shares.shape[0], Y.shape[1]
+    xp = array_namespace(X)
+    B = shares.shape[0]
+    K = Y.shape[1]
     share = xp.mean(shares, axis=0)
-    middle = share @ X if fit_intercept else xp.zeros_like(X[0, :])
-    X = X - middle
+    mean = share @ X if fit_intercept else xp.zeros_like(X[0, :])
+    X = X - mean
     values, axes = xp.linalg.eigh(X.T @ (X * share[:, None]))
-    large = values > 10.0 * X.shape[1] * float(xp.finfo(X.dtype).eps) * values[-1]
-    size = int(xp.sum(xp.astype(large, xp.int64)))  # eigenvalues ascend
+    is_large = values > 10.0 * X.shape[1] * float(xp.finfo(X.dtype).eps) * values[-1]
+    size = int(xp.sum(xp.astype(is_large, xp.int64)))  # eigenvalues ascend
     axes = axes[:, X.shape[1] - size :]
     rows = X @ axes
     rows = xp.concat([rows, xp.ones_like(X[:, :1])], axis=1) if fit_intercept else rows
-    inside = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
+    is_weight = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
     kind = {"dtype": X.dtype, "device": device(X)}
-    centre, D = centre + xp.zeros((B, X.shape[1], K), **kind), xp.zeros((B, K, rows.shape[1]), **kind)
-    offsets, none, solutions = xp.matrix_transpose(X @ centre), xp.zeros((B,), **kind), []
+    centre = centre + xp.zeros((B, X.shape[1], K), **kind)
+    D = xp.zeros((B, K, rows.shape[1]), **kind)
+    offsets = xp.matrix_transpose(X @ centre)
+    zero = xp.zeros((B,), **kind)
+    solutions = []
     for ridge in ridges:
-        pull = xp.reshape(2.0 * ridge + none, (B, 1, 1)) * inside
+        pull = xp.reshape(2.0 * ridge + zero, (B, 1, 1)) * is_weight
         fit = _Softmax(rows, offsets, xp.matrix_transpose(Y), shares[:, None, :], pull)
-        value, P, force, diagonal, weights = fit.evaluate(D)
+        evaluation = fit.evaluate(D)
         for _ in range(_STEPS):  # of Newton's method; a step is halved until the objective falls
-            turn = conjugate_gradients(partial(fit.curved, P, weights), force, none, diagonal, tol=0.25)
-            step, fall = xp.reshape(turn, D.shape), 0.5 * xp.sum(force * turn, axis=1)
+            curvature = partial(fit.apply_curvature, evaluation)
+            direction = conjugate_gradients(curvature, evaluation.descent, zero, evaluation.diagonal, tol=0.25)
+            expected_fall = 0.5 * xp.sum(evaluation.descent * direction, axis=1)
+            step = xp.reshape(direction, D.shape)
             for _ in range(_STEPS):
-                after, P, force, diagonal, weights = fit.evaluate(D + step)
-                rises = after > value + 1e-14
+                trial = fit.evaluate(D + step)
+                rises = trial.values > evaluation.values + 1e-14
                 if not bool(xp.any(rises)):
                     break
                 step = xp.where(rises[:, None, None], 0.5 * step, step)
-            D, value = D + step, after
-            if bool(xp.all(fall <= _ENOUGH * value + _NOTHING)):
+            D = D + step
+            evaluation = trial
+            if bool(xp.all(expected_fall <= _ENOUGH * evaluation.values + _NEGLIGIBLE)):
                 break
         A = centre + axes @ xp.matrix_transpose(D[:, :, :size])
-        offset = xp.sum(D[:, :, size:], axis=2) - middle @ A
+        offset = xp.sum(D[:, :, size:], axis=2) - mean @ A
         solutions.append(xp.concat([A, offset[:, None, :]], axis=1))
     return solutions

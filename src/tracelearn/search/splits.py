@@ -53,14 +53,14 @@ class Targets:
         """Keep the samples of an index, with other weights."""
         place = move_to(index, self.codes)
         xp = array_namespace(self.codes)
-        scorer = None if self.scorer is None else _ScorerOfSome(self.scorer, index)
+        scorer = None if self.scorer is None else _ScorerOfSubset(self.scorer, index)
         confounds = None if self.confounds is None else xp.take(self.confounds, place, axis=0)
         codes = xp.take(self.codes, place, axis=0)
         return replace(self, codes=codes, weight=weight, confounds=confounds, scorer=scorer)
 
 
 @dataclass(frozen=True, eq=False)
-class _ScorerOfSome:
+class _ScorerOfSubset:
     """A scorer of all samples, asked about some of them."""
 
     scorer: Score
@@ -82,7 +82,7 @@ class Coordinates:
 
     @classmethod
     def of(cls, X: Array, weight: Array, *, centre: bool) -> Coordinates:
-        """Decompose the smaller of the two matrices of products."""
+        """Find principal axes by the products of features, or by those of samples where these are fewer."""
         xp = array_namespace(X)
         first = X[0, :]
         share = weight / xp.sum(weight)
@@ -94,11 +94,11 @@ class Coordinates:
         n, p = rows.shape
         if n < p:
             values, vectors = xp.linalg.eigh(rows @ rows.T)
-            kept = _largest(values, _LEAST_OF_SPAN)
-            return cls(vectors[:, kept] * xp.sqrt(values[kept]), origin, unit, X, vectors[:, kept])
+            leading = _leading_eigenvalues(values, _LEAST_OF_SPAN)
+            return cls(vectors[:, leading] * xp.sqrt(values[leading]), origin, unit, X, vectors[:, leading])
         values, vectors = xp.linalg.eigh(rows.T @ rows)
-        kept = _largest(values, _LEAST_VARIANCE)
-        return cls(rows @ vectors[:, kept], origin, unit, X, vectors[:, kept])
+        leading = _leading_eigenvalues(values, _LEAST_VARIANCE)
+        return cls(rows @ vectors[:, leading], origin, unit, X, vectors[:, leading])
 
     @cached_property
     def axes(self) -> Array:
@@ -111,11 +111,11 @@ class Coordinates:
         return ((self.samples - self.origin) / self.unit).T @ (self.directions / lengths)
 
 
-def _largest(values: Array, least: float) -> slice:
-    """Choose the eigenvalues, which ascend, of more than a share of the largest; at least one."""
+def _leading_eigenvalues(values: Array, share: float) -> slice:
+    """Select those of some ascending eigenvalues that are more than a share of the largest; at least one."""
     xp = array_namespace(values)
-    small = int(xp.sum(xp.astype(values <= least * values[-1], xp.int64)))
-    return slice(min(small, values.shape[0] - 1), values.shape[0])
+    n_small = int(xp.sum(xp.astype(values <= share * values[-1], xp.int64)))
+    return slice(min(n_small, values.shape[0] - 1), values.shape[0])
 
 
 class Models(NamedTuple):
@@ -174,8 +174,8 @@ class SplitSamples:
         """What ridges of these samples are multiplied by for samples in their own units."""
         return self.unit**2
 
-    def seen_by(self, fold: int) -> Array:
-        """Show all samples as one fold sees them."""
+    def rows_for_fold(self, fold: int) -> Array:
+        """Return all samples as one fold shows them: fold by fold, where a view or confounds are learned in the training part."""
         return self.rows if self.rows_of_fold is None else self.rows_of_fold[fold]
 
     @cached_property
@@ -188,6 +188,7 @@ class SplitSamples:
     # --- the problems of the training parts ------------------------------------------------------------------------------
 
     def _moments(self, rows: Array, index: Array) -> Moments:
+        """Sum up the moments of the samples of an index."""
         place, xp = move_to(index, self.targets.codes), array_namespace(self.targets.codes)
         codes = xp.take(self.targets.codes, place, axis=0)
         moments = Moments.of(xp.take(rows, place, axis=0), codes, xp.take(self.targets.weight, place, axis=0))
@@ -196,18 +197,20 @@ class SplitSamples:
     @cached_property
     def squares(self) -> Squares:
         """The problems of the squared loss of all folds, for weights of rows: one group for each fold."""
-        parts: list[Moments] = []
+        training_moments: list[Moments] = []
         folds_of_repeat = len(self.folds) // self.folds.n_repeats
         for start in range(0, len(self.folds), folds_of_repeat):
             splits = self.folds.splits[start : start + folds_of_repeat]
             if self.rows_of_fold is None and replace(self.folds, splits=splits, n_repeats=1).is_partition:
-                held = [self._moments(self.rows, test) for _, test in splits]
+                held_out = [self._moments(self.rows, test) for _, test in splits]
                 # A sum of the other folds: a difference from the total would leave their rounding errors in.
-                parts += [Moments.total(held[:fold] + held[fold + 1 :]) for fold in range(len(held))]
+                training_moments += [
+                    Moments.total(held_out[:fold] + held_out[fold + 1 :]) for fold in range(len(splits))
+                ]
             else:
                 for fold, (train, _) in enumerate(splits, start):
-                    parts.append(self._moments(self.seen_by(fold), train))
-        return Squares.stacked([Squares.of(part, joint=self.joint) for part in parts])
+                    training_moments.append(self._moments(self.rows_for_fold(fold), train))
+        return Squares.stacked([Squares.of(moments, joint=self.joint) for moments in training_moments])
 
     @cached_property
     def data_fits(self) -> tuple[list[Any], Any]:
@@ -217,7 +220,7 @@ class SplitSamples:
         """
         if self.has_moments:
             everything = np.flatnonzero(to_numpy(self.targets.weight) > 0)
-            whole = Squares.of(self._moments(self.seen_by(0), everything), joint=self.joint)
+            whole = Squares.of(self._moments(self.rows_for_fold(0), everything), joint=self.joint)
             training, coordinates = self.squares, self.coordinates
             if coordinates is None:
                 return [training], whole
@@ -226,10 +229,11 @@ class SplitSamples:
             axes, zero = coordinates.axes, 0.0 * variances
             stacked = xp.stack([variances] * len(self.folds))
             return [training.lifted(axes, zero, stacked)], whole.lifted(axes, zero, variances)
-        fits = [self._data_fit(self.seen_by(fold), train) for fold, (train, _) in enumerate(self.folds.splits)]
+        fits = [self._data_fit(self.rows_for_fold(fold), train) for fold, (train, _) in enumerate(self.folds.splits)]
         return fits, self._data_fit(self.rows, np.flatnonzero(to_numpy(self.targets.weight) > 0))
 
     def _data_fit(self, rows: Array, index: Array) -> Any:
+        """Make the data fit of the samples of an index, in the form that suits their number and the loss."""
         block = Block(rows, self.targets.codes, self.targets.weight).take(index)
         samples = Samples.of(block, self.shape).checked()
         form = choose_form(samples, self.targets.loss)
@@ -240,8 +244,8 @@ class SplitSamples:
         """Turn weights (F K, p) of samples into weights of rows (F K, r)."""
         return W if self.coordinates is None else W @ self.coordinates.axes
 
-    def for_samples(self, models: Models, point: int = 0) -> tuple[Array, Array]:
-        """Turn models of rows into weights (F, K, p) and intercepts (F, K) for samples and targets in their own units."""
+    def in_sample_units(self, models: Models, point: int = 0) -> tuple[Array, Array]:
+        """Return weights (F, K, p) and intercepts (F, K), at a point of a path, for samples and targets in their own units."""
         W, b = models.weights[point, ...], models.intercepts[point, ...]
         if self.coordinates is not None:
             xp = array_namespace(W)
@@ -256,7 +260,7 @@ class SplitSamples:
         scores = []
         for fold, (_, test) in enumerate(self.folds.splits):
             W, b = models.weights[point, fold, ...], models.intercepts[point, fold, :]
-            scores.append(_taken(self.seen_by(fold), test) @ array_namespace(W).matrix_transpose(W) + b)
+            scores.append(_rows_at(self.rows_for_fold(fold), test) @ array_namespace(W).matrix_transpose(W) + b)
         return scores
 
     def in_target_units(self, scores: Array) -> Array:
@@ -278,8 +282,8 @@ class SplitSamples:
             step = max(1, _SCORES_TOGETHER // max(1, len(test) * K))
             for start in range(0, A, step):
                 points = slice(start, min(A, start + step))
-                own = Models(models.weights[points, fold, ...], models.intercepts[points, fold, :])
-                scores[points, fold], statistics[points, fold], gains = self._judge_fold(fold, test, own)
+                models_of_fold = Models(models.weights[points, fold, ...], models.intercepts[points, fold, :])
+                scores[points, fold], statistics[points, fold], gains = self._judge_fold(fold, test, models_of_fold)
                 outcomes[points, test] += gains
         times = np.sum(self.folds.held_out, axis=0)
         with np.errstate(invalid="ignore"):
@@ -288,12 +292,15 @@ class SplitSamples:
 
     def _judge_fold(self, fold: int, test: Array, models: Models) -> tuple[Array, Array, Array]:
         """Judge models (A, K, r) of one fold: scores (A,), statistics (A, K, 5), and what each sample adds (A, m)."""
-        rows, targets = _taken(self.seen_by(fold), test), self.targets
-        xp, place = array_namespace(models.weights), move_to(test, targets.codes)
+        rows = _rows_at(self.rows_for_fold(fold), test)
+        targets = self.targets
+        loss = targets.loss
+        xp = array_namespace(models.weights)
         A, K, r = models.weights.shape
-        plain = xp.reshape(rows @ xp.reshape(models.weights, (A * K, r)).T, (-1, A, K))
-        z = plain + models.intercepts[None, ...]
-        loss, Y = targets.loss, xp.take(targets.codes, place, axis=0)[:, None, :]
+        without_intercept = xp.reshape(rows @ xp.reshape(models.weights, (A * K, r)).T, (-1, A, K))
+        z = without_intercept + models.intercepts[None, ...]
+        place = move_to(test, targets.codes)
+        Y = xp.take(targets.codes, place, axis=0)[:, None, :]
         weight = xp.take(targets.weight, place, axis=0)
         share = weight / xp.sum(weight)
 
@@ -302,16 +309,18 @@ class SplitSamples:
 
         linked = type(loss).inverse_link is not Loss.inverse_link
         if self.centre is not None:
-            plain = plain - models.weights @ self.centre
-        predicted = loss.inverse_link(z) if linked else plain
-        mean, target = weighted_mean(predicted), weighted_mean(Y)
-        apart, spread = predicted - mean, Y - target
+            without_intercept = without_intercept - models.weights @ self.centre
+        predicted = loss.inverse_link(z) if linked else without_intercept
+        mean = weighted_mean(predicted)
+        target_mean = weighted_mean(Y)
+        deviation = predicted - mean
+        target_deviation = Y - target_mean
         moments = [
             mean,
-            xp.broadcast_to(target, mean.shape),
-            weighted_mean(apart * apart),
-            xp.broadcast_to(weighted_mean(spread * spread), mean.shape),
-            weighted_mean(apart * spread),
+            xp.broadcast_to(target_mean, mean.shape),
+            weighted_mean(deviation * deviation),
+            xp.broadcast_to(weighted_mean(target_deviation * target_deviation), mean.shape),
+            weighted_mean(deviation * target_deviation),
         ]
         statistics = to_numpy(xp.stack(moments, axis=-1))
         if targets.are_classes:
@@ -337,9 +346,11 @@ def _r_squared(residual: Array, Y: Array, share: Array) -> Array:
     return np.asarray(np.mean(explained, axis=-1))
 
 
-def _taken(rows: Array, index: Array) -> Array:
-    place = move_to(index, rows) if not is_sparse(rows) else index
-    return rows[index] if is_sparse(rows) else array_namespace(rows).take(rows, place, axis=0)
+def _rows_at(rows: Array, index: Array) -> Array:
+    """Take the rows of an index, of sparse matrices as well."""
+    if is_sparse(rows):
+        return rows[index]
+    return array_namespace(rows).take(rows, move_to(index, rows), axis=0)
 
 
 def predicted_class(scores: Array) -> Array:
@@ -379,14 +390,14 @@ def split_samples(
         plain = SplitSamples(rows, shape, targets, folds, centre=share @ rows, joint=joint)
         return plain if targets.confounds is None else replace(plain, rows_of_fold=_residuals(rows, targets, folds))
     xp, rows = array_namespace(rows), as_dtype(rows, widest(rows)["dtype"])
-    target_mean, target_unit = _target_units(targets)
+    target_mean, target_unit = _mean_and_deviation(targets)
     targets = replace(targets, codes=(targets.codes - target_mean) / target_unit)
     if rows_of_fold is not None:
         share = targets.weight / xp.sum(targets.weight)
-        centred = [own - share @ own if targets.fit_intercept else own for own in rows_of_fold]
+        centred = [view - share @ view if targets.fit_intercept else view for view in rows_of_fold]
         unit = math.sqrt(float(share @ xp.sum(centred[0] ** 2, axis=1))) or 1.0
-        seen = tuple(as_dtype(own, rows.dtype) / unit for own in centred)
-        split = SplitSamples(seen[0], shape, targets, folds, unit=unit, rows_of_fold=seen)
+        scaled = tuple(as_dtype(view, rows.dtype) / unit for view in centred)
+        split = SplitSamples(scaled[0], shape, targets, folds, unit=unit, rows_of_fold=scaled)
     else:
         coordinates = Coordinates.of(rows, targets.weight, centre=targets.fit_intercept)
         split = SplitSamples(coordinates.rows, shape, targets, folds, coordinates, coordinates.unit)
@@ -395,8 +406,8 @@ def split_samples(
     return replace(split, target_unit=target_unit, target_mean=target_mean, joint=joint)
 
 
-def _target_units(targets: Targets) -> tuple[Any, float]:
-    """Find what is subtracted from numbers (K,), and what they are divided by then: the root of their mean variance."""
+def _mean_and_deviation(targets: Targets) -> tuple[Any, float]:
+    """Find the mean (K,) of numbers, and one deviation for all K: the root of their mean variance. Codes of classes stay."""
     if targets.are_classes:
         return 0.0, 1.0
     xp, codes = array_namespace(targets.codes), targets.codes

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, move_to, to_numpy
 from tracelearn.search.folds import Folds, draw_samples
-from tracelearn.search.splits import SplitSamples, Targets, split_samples
+from tracelearn.search.splits import SplitSamples, Targets, predicted_class, split_samples
 from tracelearn.search.views import BlendedSamples, Candidate, SamplesInMemory
 
 __all__ = ["Rules", "Task"]
@@ -53,16 +53,19 @@ class Task:
         labels = None
         if self.targets.are_classes:
             codes = to_numpy(self.targets.codes)
-            labels = (codes[:, 0] > 0).astype(int) if codes.shape[1] == 1 else np.argmax(codes, axis=1)
-        index, after = draw_samples(count, weight, labels, self.rules.random_state, self.order)
-        return self.take(index, after), index
+            labels = predicted_class(codes).astype(int)
+        index, weight_of_drawn = draw_samples(count, weight, labels, self.rules.random_state, self.order)
+        return self.take(index, weight_of_drawn), index
 
     def take(self, index: Array, weight: Array) -> Task:
         """Keep the samples of an index, with other weights."""
         weight = move_to(weight, self.targets.codes, self.targets.codes.dtype)
-        place = np.full(self.folds.n_samples, -1)
-        place[index] = np.arange(len(index))
-        order = None if self.order is None else place[self.order][place[self.order] >= 0]
+        new_number = np.full(self.folds.n_samples, -1)
+        new_number[index] = np.arange(len(index))
+        order = None
+        if self.order is not None:
+            order = new_number[self.order]
+            order = order[order >= 0]
         return replace(
             self,
             samples=self.samples.take(index, weight),
@@ -72,7 +75,7 @@ class Task:
             groups=None if self.groups is None else self.groups[index],
         )
 
-    def once(self) -> Task:
+    def first_repeat(self) -> Task:
         """Keep the first repeat of the folds."""
         return replace(self, folds=self.folds.first_repeat())
 

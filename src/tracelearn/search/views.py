@@ -30,16 +30,16 @@ __all__ = [
     "SamplesInMemory",
     "ShownByViews",
     "blend_views",
+    "count_multiplications",
     "fit_view",
-    "joined_penalty",
+    "joined_shape_and_penalty",
     "read_views",
     "transformed",
     "views_that_suit",
-    "work",
 ]
 
-# Views of second order are tried, and views added to the best one, as long as one search takes no more multiplications than this.
-MOST_WORK = 3e11
+# Views are added to the best one as long as the search takes no more multiplications than this.
+MOST_MULTIPLICATIONS = 3e11
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +83,11 @@ def views_that_suit(
     return pairs, reason
 
 
-def work(n_samples: int, n_entries: int, n_distinct: int, n_folds: int = 5) -> float:
-    """Count the multiplications of sums of squares, and of eigenvectors in every fold."""
+def count_multiplications(n_samples: int, n_entries: int, n_distinct: int, n_folds: int = 5) -> float:
+    """Estimate what a view costs: the matrix of products of all samples, and its eigenvectors in every fold.
+
+    ``n_distinct`` are the entries of a sample that do not follow from others, as those of a symmetric matrix do.
+    """
     rank = min(n_samples, n_distinct)
     return n_samples * n_entries * rank + 10 * n_folds * rank**3
 
@@ -120,26 +123,26 @@ def read_views(
 def _named(views: Any) -> list[tuple[str, Any]]:
     """Give every view a name."""
     listed = list(views) if isinstance(views, Sequence) and not isinstance(views, str) else [views]
-    pairs = [view for view in listed if isinstance(view, tuple) and len(view) == 2]
-    if listed and len(pairs) == len(listed):
-        names = [name for name, _ in pairs]
-        transformers = [transformer for _, transformer in pairs]
-    else:
-        transformers = [None if isinstance(view, str) and view == "passthrough" else view for view in listed]
-        names = [None] * len(listed)
-    transformers = [None if isinstance(one, str) and one == "passthrough" else one for one in transformers]
-    usable = [one is None or (hasattr(one, "fit") and hasattr(one, "transform")) for one in transformers]
-    if not listed or not all(usable) or not all(name is None or isinstance(name, str) for name in names):
+    are_pairs = all(isinstance(view, tuple) and len(view) == 2 for view in listed)
+    names: list[Any] = [view[0] if are_pairs else None for view in listed]
+    transformers = [_transformer_of(view[1] if are_pairs else view) for view in listed]
+    are_usable = all(view is None or (hasattr(view, "fit") and hasattr(view, "transform")) for view in transformers)
+    if not listed or not are_usable or not all(name is None or isinstance(name, str) for name in names):
         raise ValueError(
             "Expected views to be 'auto', a transformer, or a list of transformers or of (name, transformer) pairs, at least "
             f"one, got {views!r}: None is the sample itself."
         )
     if None in names:
-        named = iter(make_union(*[one for one in transformers if one is not None]).transformer_list)
-        names = ["raw" if one is None else next(named)[0] for one in transformers]
+        named = iter(make_union(*[view for view in transformers if view is not None]).transformer_list)
+        names = ["raw" if view is None else next(named)[0] for view in transformers]
     if len(set(names)) < len(names):
         raise ValueError(f"Expected views of different names, got {names}: name them, as (name, transformer) pairs.")
     return list(zip(names, transformers, strict=True))
+
+
+def _transformer_of(view: Any) -> Any:
+    """Read a view without its name: "passthrough" is another word for None, the sample itself."""
+    return None if isinstance(view, str) and view == "passthrough" else view
 
 
 # --- samples as views show them ------------------------------------------------------------------------------------------
@@ -164,8 +167,8 @@ class SamplesInMemory:
         xp = array_namespace(self.weight)
         place = move_to(index, self.weight)
         rows = self.rows[index] if is_sparse(self.rows) else xp.take(self.rows, place, axis=0)
-        own_weight = xp.take(self.weight, place, axis=0) if weight is None else weight
-        return SamplesInMemory(rows, self.shape, own_weight, to_numpy(self.y)[index])
+        new_weight = xp.take(self.weight, place, axis=0) if weight is None else weight
+        return SamplesInMemory(rows, self.shape, new_weight, to_numpy(self.y)[index])
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +183,7 @@ class FittedView:
     keeps_modes: bool = False  # whether modes of transformed samples are those of the samples
 
     def take(self, index: Array) -> FittedView:
-        """Keep the samples of an index; folds must see them all in one way."""
+        """Keep the samples of an index; only of a view that all folds show in one way."""
         xp = array_namespace(self.rows)
         return replace(self, rows=xp.take(self.rows, move_to(index, self.rows), axis=0))
 
@@ -191,16 +194,17 @@ def fit_view(candidate: Candidate, samples: SamplesInMemory, folds: Folds | None
         return FittedView(candidate.name, None, samples.shape, samples.rows, keeps_modes=True)
     fitted = clone(candidate.transformer)
     Z = _fit_transform(fitted, samples)
-    shape, n = tuple(Z.shape[1:]), Z.shape[0]
+    n, *view_shape = Z.shape
+    shape = tuple(view_shape)
     xp = array_namespace(Z)
     rows_of_fold = None
     if candidate.needs_targets and folds is not None:
-        seen = []
+        shown_by_folds = []
         for train, _ in folds.splits:
-            own = clone(candidate.transformer)
-            _fit_transform(own, samples.take(train))
-            seen.append(xp.reshape(transformed(own, samples.tensors), (n, -1)))
-        rows_of_fold = tuple(seen)
+            fitted_in_fold = clone(candidate.transformer)
+            _fit_transform(fitted_in_fold, samples.take(train))
+            shown_by_folds.append(xp.reshape(transformed(fitted_in_fold, samples.tensors), (n, -1)))
+        rows_of_fold = tuple(shown_by_folds)
     return FittedView(
         candidate.name,
         fitted,
@@ -260,9 +264,11 @@ class BlendedSamples:
 
 
 def blend_views(blend: Blend, views: Mapping[str, FittedView], weight: Array, penalty: Any) -> BlendedSamples:
-    """Show samples by all views of a blend: each is divided by the root of its total variance, and times its strength."""
+    """Show samples by all views of a blend, each divided by the root of its total variance and multiplied by its strength."""
     chosen = [views[name] for name in blend.names]
-    shape, penalty = joined_penalty([view.transformer for view in chosen], [view.shape for view in chosen], penalty)
+    shape, penalty = joined_shape_and_penalty(
+        [view.transformer for view in chosen], [view.shape for view in chosen], penalty
+    )
     if len(chosen) == 1:
         (view,) = chosen
         return BlendedSamples(view.rows, shape, penalty, (1.0,), view.rows_of_fold)
@@ -273,13 +279,14 @@ def blend_views(blend: Blend, views: Mapping[str, FittedView], weight: Array, pe
     xp = array_namespace(chosen[0].rows)
     rows = xp.concat([factor * view.rows for factor, view in zip(factors, chosen, strict=True)], axis=1)
     rows_of_fold = None
-    learned = [len(view.rows_of_fold) for view in chosen if view.rows_of_fold is not None]
-    if learned:
-        seen = []
-        for fold in range(learned[0]):
-            shown = [view.rows if view.rows_of_fold is None else view.rows_of_fold[fold] for view in chosen]
-            seen.append(xp.concat([factor * own for factor, own in zip(factors, shown, strict=True)], axis=1))
-        rows_of_fold = tuple(seen)
+    n_folds = max((len(view.rows_of_fold) for view in chosen if view.rows_of_fold is not None), default=0)
+    if n_folds:
+        blended_by_folds = []
+        for fold in range(n_folds):
+            blocks = [view.rows if view.rows_of_fold is None else view.rows_of_fold[fold] for view in chosen]
+            scaled = [factor * block for factor, block in zip(factors, blocks, strict=True)]
+            blended_by_folds.append(xp.concat(scaled, axis=1))
+        rows_of_fold = tuple(blended_by_folds)
     return BlendedSamples(rows, shape, penalty, factors, rows_of_fold)
 
 
@@ -287,17 +294,17 @@ def _total_deviation(rows: Array, weight: Array) -> float:
     """Find the root of the total variance of rows (n, p); one where they do not vary."""
     xp = array_namespace(rows)
     share = xp.astype(weight / xp.sum(weight), rows.dtype)
-    apart = rows - rows[0, :]
-    apart = apart - share @ apart
-    return math.sqrt(float(xp.sum(share @ apart**2))) or 1.0
+    deviation = rows - rows[0, :]  # about the first sample first, for what all have in common
+    deviation = deviation - share @ deviation
+    return math.sqrt(float(xp.sum(share @ deviation**2))) or 1.0
 
 
-def joined_penalty(
+def joined_shape_and_penalty(
     transformers: Sequence[Any], shapes: Sequence[tuple[int, ...]], penalty: Any
 ) -> tuple[tuple[int, ...], Any]:
-    """Find the shape of samples as some views show them side by side, and the penalty of their weights.
+    """Find the shape of samples as several views show them side by side, and the penalty of the weights of that shape.
 
-    Each view has a norm of its own, and so has each window of one that has several; samples are flat then.
+    Each view has a norm of its own, and so has each window of a view with several windows; samples are flat then.
     """
     blocks: list[tuple[int, ...]] = []
     for transformer, shape in zip(transformers, shapes, strict=True):
@@ -317,18 +324,18 @@ class ShownByViews:
     factors: tuple[float, ...]
     shape: tuple[int, ...]  # of a sample
 
-    def parts(self, rows: Array) -> list[Array]:
-        """Show rows as each view does, flat, without its factor."""
+    def by_view(self, rows: Array) -> list[Array]:
+        """Show rows as each view does, one flat array for each view, without its factor."""
         if is_sparse(rows):
             return [rows for _ in self.transformers]
         xp, n = array_namespace(rows), rows.shape[0]
         tensors = xp.reshape(rows, (n, *self.shape))
-        return [xp.reshape(transformed(one, tensors), (n, -1)) for one in self.transformers]
+        return [xp.reshape(transformed(view, tensors), (n, -1)) for view in self.transformers]
 
     def __call__(self, rows: Array) -> Array:
         """Show rows as all views do, each times its factor."""
-        parts = self.parts(rows)
-        if len(parts) == 1:
-            return parts[0]
-        xp = array_namespace(parts[0])
-        return xp.concat([factor * part for factor, part in zip(self.factors, parts, strict=True)], axis=1)
+        blocks = self.by_view(rows)
+        if len(blocks) == 1:
+            return blocks[0]
+        xp = array_namespace(blocks[0])
+        return xp.concat([factor * block for factor, block in zip(self.factors, blocks, strict=True)], axis=1)
