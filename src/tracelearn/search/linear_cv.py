@@ -173,7 +173,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
         if self.scaling is not None:
             rows = rows / data.samples.mode_scales()
         joint = bool(self.target_mode) and data.spec.n_targets > 1
-        split = split_samples(rows, shape, targets, folds, joint=joint)
+        split = split_samples(rows, shape, targets, folds, joint=joint, along_axes=False)
         alphas, are_given = read_alphas(self.alphas, self.eps)
         candidates = []
         for weights, ridge in product(self._mode_weights(split.weights_shape), read_strengths(self.ridges, "ridges")):

@@ -84,13 +84,7 @@ class Coordinates:
     def of(cls, X: Array, weight: Array, *, centre: bool) -> Coordinates:
         """Find principal axes by the products of features, or by those of samples where these are fewer."""
         xp = array_namespace(X)
-        first = X[0, :]
-        share = weight / xp.sum(weight)
-        # About the first sample, so that what all have in common is found exactly.
-        origin = first + share @ (X - first) if centre else xp.zeros_like(first)
-        rows = X - origin
-        unit = float(xp.sqrt(share @ xp.sum(rows**2, axis=1))) or 1.0
-        rows = rows / unit
+        rows, origin, unit = _of_variance_one(X, weight, centre=centre)
         n, p = rows.shape
         if n < p:
             values, vectors = xp.linalg.eigh(rows @ rows.T)
@@ -109,6 +103,17 @@ class Coordinates:
         lengths = xp.sqrt(xp.sum(self.rows**2, axis=0))
         lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
         return ((self.samples - self.origin) / self.unit).T @ (self.directions / lengths)
+
+
+def _of_variance_one(X: Array, weight: Array, *, centre: bool) -> tuple[Array, Array, float]:
+    """Subtract the mean (p,) of samples, and divide by the root of their total variance; return both, too."""
+    xp, first = array_namespace(X), X[0, :]
+    share = weight / xp.sum(weight)
+    # About the first sample, so that what all have in common is found exactly.
+    origin = first + share @ (X - first) if centre else xp.zeros_like(first)
+    rows = X - origin
+    unit = float(xp.sqrt(share @ xp.sum(rows**2, axis=1))) or 1.0
+    return rows / unit, origin, unit
 
 
 def _leading_eigenvalues(values: Array, share: float) -> slice:
@@ -365,12 +370,13 @@ def split_samples(
     folds: Folds,
     *,
     joint: bool = False,
+    along_axes: bool = True,
     rows_of_fold: Sequence[Array] | None = None,
 ) -> SplitSamples:
     """Split samples of one view into folds, in the coordinates and units that suit a search.
 
-    With the squared loss samples are shown along their principal axes, divided by the root of their total variance, and
-    targets are centred and of variance one: nothing depends on units, and ridges are shares of the total variance.
+    With the squared loss samples are divided by the root of their total variance, and targets are centred and of variance one:
+    nothing depends on units, and ridges are shares of the total variance.
 
     Parameters
     ----------
@@ -382,6 +388,9 @@ def split_samples(
     folds : Folds
     joint : bool, default=False
         Whether targets are one more mode of one weight tensor.
+    along_axes : bool, default=True
+        Whether samples are shown along their principal axes, from which ridge regression in every fold is soon found. Samples
+        fewer than features always are.
     rows_of_fold : sequence of arrays of shape (n_samples, n_features), default=None
         All samples as each fold sees them, where views learn from targets.
     """
@@ -399,10 +408,14 @@ def split_samples(
         scaled = tuple(as_dtype(view, rows.dtype) / unit for view in centred)
         split = SplitSamples(scaled[0], shape, targets, folds, unit=unit, rows_of_fold=scaled)
     else:
-        coordinates = Coordinates.of(rows, targets.weight, centre=targets.fit_intercept)
-        split = SplitSamples(coordinates.rows, shape, targets, folds, coordinates, coordinates.unit)
+        if along_axes or rows.shape[0] < rows.shape[1]:
+            coordinates = Coordinates.of(rows, targets.weight, centre=targets.fit_intercept)
+            split = SplitSamples(coordinates.rows, shape, targets, folds, coordinates, coordinates.unit)
+        else:
+            rows, _, unit = _of_variance_one(rows, targets.weight, centre=targets.fit_intercept)
+            split = SplitSamples(rows, shape, targets, folds, unit=unit)
         if targets.confounds is not None:
-            split = replace(split, rows_of_fold=_residuals(coordinates.rows, targets, folds))
+            split = replace(split, rows_of_fold=_residuals(split.rows, targets, folds))
     return replace(split, target_unit=target_unit, target_mean=target_mean, joint=joint)
 
 
