@@ -295,9 +295,9 @@ class LinearCV(RoutesToSplitter, LinearModel):
         check_is_fitted(self, "coef_")
         places = np.flatnonzero(np.isclose(self.alphas_, float(alpha), rtol=1e-9, atol=0.0))
         if not len(places):
-            shown = ", ".join(f"{value:.4g}" for value in self.alphas_[:3])
+            examples = ", ".join(f"{value:.4g}" for value in self.alphas_[:3])
             raise InputError(
-                f"Expected an alpha of the grid alphas_ ({shown}, ...), got {alpha!r}: choose one of these."
+                f"Expected an alpha of the grid alphas_ ({examples}, ...), got {alpha!r}: choose one of these."
             )
         fitted = self._fits()[int(places[0])]
         kind = TraceNormClassifier if isinstance(self, ClassifierMixin) else TraceNormRegressor
