@@ -15,7 +15,8 @@ __all__ = ["Calibration", "calibrate"]
 
 # What a slope must gain on n held-out samples before it is believed, in units of log-likelihood, is the first number plus the
 # second over n: the best of some paths gains as much on noise.
-_CHANCE, _CHANCE_OF_FEW = 2.0, 20.0
+_CHANCE = 2.0
+_CHANCE_OF_FEW = 20.0
 
 # Members of each class that are imagined at the mean score, but no more than two in all; and how strongly a slope, in standard
 # deviations of the scores, is drawn to zero, as so many samples would: both bound what few samples can claim.

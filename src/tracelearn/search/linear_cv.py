@@ -169,7 +169,8 @@ class LinearCV(RoutesToSplitter, LinearModel):
 
     def _candidates(self, data: SearchData, folds: Folds, targets: Targets) -> list[_Candidate]:
         """Walk the path of every ridge and every choice of mode weights."""
-        rows, shape = data.searched.rows, data.spec.sample_shape
+        rows = data.searched.rows
+        shape = data.spec.sample_shape
         if self.scaling is not None:
             rows = rows / data.samples.mode_scales()
         joint = bool(self.target_mode) and data.spec.n_targets > 1
@@ -313,7 +314,8 @@ class LinearCV(RoutesToSplitter, LinearModel):
 
 def _fit_path(samples: Samples | Moments, spec: Spec, settings: list[Settings]) -> tuple[Fitted, ...]:
     """Fit decreasing alphas to all samples, each from the solution of the one before."""
-    data, data_fit = samples, None
+    data = samples
+    data_fit = None
     first = settings[0]
     if isinstance(samples, Samples):
         loss = first.loss_of(spec)

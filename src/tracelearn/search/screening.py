@@ -186,7 +186,8 @@ def shares_of(
     size = np.sqrt(np.sum(centred**2, axis=0))
     # The triangle of a QR decomposition has the same products as all rows, and is small.
     triangle: Array = np.linalg.qr(centred / np.where(size > 0, size, 1.0), mode="r")
-    predictors, target = triangle[:, :-1], triangle[:, -1]
+    predictors = triangle[:, :-1]
+    target = triangle[:, -1]
     views = np.arange(len(held_out))
     weights, residual_of_all = nnls(predictors, target)
     while len(views) > 1:
