@@ -13,8 +13,8 @@ from tracelearn.losses import softmax
 
 __all__ = ["Calibration", "calibrate"]
 
-# What a slope must gain on n held-out samples before it is believed, in units of log-likelihood, is the first number plus the
-# second over n: the best of some paths gains as much on noise.
+# A slope is believed only for what it gains, in units of log-likelihood, beyond ``_CHANCE + _CHANCE_OF_FEW / n`` on n held-out
+# samples: the best of some paths gains as much on noise.
 _CHANCE = 2.0
 _CHANCE_OF_FEW = 20.0
 
