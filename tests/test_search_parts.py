@@ -73,9 +73,9 @@ def test_splits_that_are_no_index_are_refused(splits):
 def test_folds_among_some_samples_are_those_of_the_others_too():
     folds = make_folds(5, np.arange(50.0), classifier=False)
     index = np.flatnonzero(np.arange(50) % 3 > 0)
-    among = folds.restricted_to(index)
-    assert np.array_equal(among.held_out, folds.held_out[:, index])
-    assert np.array_equal(among.training, folds.training[:, index])
+    restricted = folds.restricted_to(index)
+    assert np.array_equal(restricted.held_out, folds.held_out[:, index])
+    assert np.array_equal(restricted.training, folds.training[:, index])
 
 
 def test_the_canonical_order_depends_on_samples_alone(rng):

@@ -220,7 +220,8 @@ def searchlight(
     entries = _numbered_entries(X)
     number = axis_number(axis, modes)
     if number is None:
-        entries, mode = entries.ravel(), 0
+        entries = entries.ravel()
+        mode = 0
     else:
         mode = number - 1 if number > 0 else number + entries.ndim
     refuse(
@@ -346,7 +347,8 @@ def _batch_scores(
     reading: Reading, plan: ScoringPlan, regions: Sequence[Array], scoring: Any, *, generalize: bool
 ) -> Array:
     """Solve all positions of a fold that have regions of one shape together, and score them: (F, T), or (F, T, T)."""
-    n_folds, n_regions = len(plan.folds.splits), len(regions)
+    n_folds = len(plan.folds.splits)
+    n_regions = len(regions)
     scores = np.empty((n_folds, n_regions, n_regions) if generalize else (n_folds, n_regions))
     have_weights = False
     for fold, (train, test) in enumerate(plan.folds.splits):
@@ -383,8 +385,10 @@ def _solve_positions(reading: Reading, index: Array, shape: tuple[int, ...], tra
 
 def _solve_batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
     """Fit a model to the entries of each row of an index (T, c); return weights (T K, c) and intercepts (T K,)."""
-    settings, spec = reading.settings, replace(reading.spec, sample_shape=shape or (1,))
-    A, Y = _gathered(reading, index, train), to_numpy(reading.block.Y)[train]
+    settings = reading.settings
+    spec = replace(reading.spec, sample_shape=shape or (1,))
+    A = _gathered(reading, index, train)
+    Y = to_numpy(reading.block.Y)[train]
     (T, m, _), K = A.shape, Y.shape[1]
     x_mean, y_mean = A.mean(axis=1, keepdims=True), Y.mean(axis=0)
     scales = np.ones_like(x_mean)
@@ -392,7 +396,8 @@ def _solve_batch(reading: Reading, index: Array, shape: tuple[int, ...], train: 
         scales = np.stack([mode_scales(variances, spec.sample_shape) for variances in A.var(axis=1)])[:, None, :]
     if not settings.fit_intercept:
         x_mean, y_mean = 0.0 * x_mean, 0.0 * y_mean
-    A, Y = (A - x_mean) / scales, Y - y_mean
+    A = (A - x_mean) / scales
+    Y = Y - y_mean
     transposed = np.swapaxes(A, 1, 2)
     covariance, cross = transposed @ A / m, np.swapaxes(transposed @ Y, 1, 2) / m
     data_fit = Squares(

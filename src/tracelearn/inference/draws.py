@@ -99,7 +99,9 @@ class Drawn:
 
         Hits and squares are means over samples already. Of other scores the jackknife tells what a block of units adds.
         """
-        study, reading, left_out = self.study, self.study.reading, self.left_out
+        study = self.study
+        reading = self.study.reading
+        left_out = self.left_out
         every_unit = np.arange(study.n_units)
         name = name_of_score(None, classifier=reading.are_classes) if study.scoring is None else study.scoring
         if name == "accuracy":
@@ -159,7 +161,8 @@ class Influence:
     @property
     def degrees(self) -> float:
         """How well the variance is known, as degrees of freedom: fewer where noise was most of the squares."""
-        n, squares = len(self.judges), float(np.sum(self.moves**2))
+        n = len(self.judges)
+        squares = float(np.sum(self.moves**2))
         share = min(1.0, (n - 1) / n * self.variance / squares) if squares > 0 else 1.0
         return max(float(degrees_of(self.moves)) * share**2, min(2, n - 1))
 
@@ -266,7 +269,8 @@ def _fit_draws(study: Study, counts: Array) -> Drawn:
 
 def _suits_batch(study: Study) -> bool:
     """Tell whether draws can be one batch: of samples whose products are few enough, and themselves the same in all draws."""
-    reading, samples = study.reading, study.reading.samples
+    reading = study.reading
+    samples = study.reading.samples
     same_samples = not reading.settings.scaling and study.confounds is None
     is_small = min(reading.n_samples, samples.n_features) <= _LARGEST_GRAM
     is_dense = not is_sparse(samples.like)
@@ -275,8 +279,11 @@ def _suits_batch(study: Study) -> bool:
 
 def fit_one_by_one(study: Study, weights: Array) -> Fits:
     """Fit the model to each row of weights (B, n): other losses, confounds, which each draw regresses out anew, many entries."""
-    reading, K = study.reading, study.reading.samples.n_targets
-    rows, predictions, patterns = [], [], []
+    reading = study.reading
+    K = study.reading.samples.n_targets
+    rows = []
+    predictions = []
+    patterns = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
         for weight in weights:
@@ -293,17 +300,23 @@ def fit_one_by_one(study: Study, weights: Array) -> Fits:
 def fit_together(study: Study, weights: Array) -> Fits:
     """Fit the model to all rows of weights (B, n) as one batch."""
     reading, (B, n) = study.reading, weights.shape
-    samples, fit_intercept = reading.samples, reading.settings.fit_intercept
-    K, p = samples.n_targets, samples.n_features
+    samples = reading.samples
+    fit_intercept = reading.settings.fit_intercept
+    K = samples.n_targets
+    p = samples.n_features
     basis = None
     if 2 * n < p:
         basis, origin, coordinates = in_basis(samples, fit_intercept=fit_intercept)
-        basis, origin = to_numpy(basis), to_numpy(origin)
-        variances, rows = to_numpy(variances_about(samples, origin)), to_numpy(coordinates.rows)
+        basis = to_numpy(basis)
+        origin = to_numpy(origin)
+        variances = to_numpy(variances_about(samples, origin))
+        rows = to_numpy(coordinates.rows)
     else:
         origin = to_numpy(origin_of(samples, fit_intercept=fit_intercept))
         rows = to_numpy(samples.rows) - origin
-    all_weights, intercepts, patterns = [], [], []
+    all_weights = []
+    intercepts = []
+    patterns = []
     for batch in batches(B, rows.shape[1] ** 2 + rows.size + K * p):
         data_fit = _squares_of_draws(reading, rows, weights[batch])
         if basis is None:
@@ -368,7 +381,8 @@ def _shares_of_r2(squares: Array, left_out: Array, y: Array, units: Array) -> Ar
 
 def _variance_over_units(y: Array, units: Array) -> Array:
     """Find the variance of targets (n, K) over new units, (K,): half the mean square of differences between units."""
-    y, sizes = y - y.mean(axis=0), np.bincount(units).astype(float)
+    y = y - y.mean(axis=0)
+    sizes = np.bincount(units).astype(float)
     sums = np.stack([np.bincount(units, weights=column) for column in y.T], axis=1)
     squares = np.stack([np.bincount(units, weights=column) for column in (y**2).T], axis=1)
     within = np.sum(sizes[:, None] * squares - sums**2, axis=0)

@@ -138,7 +138,8 @@ class Bootstrap:
             return self._interval_of_score()
         if what == "angles":
             return self._percentiles(self.angles)
-        values, n = self.coefs if what == "coefs" else self.patterns, self.counts.shape[1]
+        values = self.coefs if what == "coefs" else self.patterns
+        n = self.counts.shape[1]
         interval = self._band(values) if simultaneous else self._percentiles(values)
         if what == "patterns":
             # A covariance of n units about their mean is short by one of n, and that of their draws once more.
@@ -149,7 +150,9 @@ class Bootstrap:
 
     def _interval_of_score(self) -> Array:
         """Find the interval of the score, low and high, (2,)."""
-        score, error, n = self.score, self.standard_error, self.counts.shape[1]
+        score = self.score
+        error = self.standard_error
+        n = self.counts.shape[1]
         reach = float(student.ppf(0.5 + 0.5 * self.level, self.degrees))
         signs = np.array([-1.0, 1.0])
         if _is_share(self.scoring):
@@ -173,7 +176,9 @@ class Bootstrap:
 
     def _band(self, values: Array) -> Array:
         """Find the band about the means that has all values of a share ``level`` of the draws (n_bootstraps, ...): (2, ...)."""
-        n, middle, spread = self.counts.shape[1], np.mean(values, axis=0), np.std(values, axis=0, ddof=1)
+        n = self.counts.shape[1]
+        middle = np.mean(values, axis=0)
+        spread = np.std(values, axis=0, ddof=1)
         sizes = np.abs(values - middle) / np.where(spread > 0, spread, 1.0)
         largest = float(quantile(np.max(sizes.reshape(len(sizes), -1), axis=1), self.level))
         reach = student.isf(normal.sf(largest), self.degrees_of_spread(values)) * math.sqrt(n / (n - 1)) * spread
@@ -291,7 +296,8 @@ def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score
     coefs = drawn.rows.reshape(n_draws, *np.shape(whole.coef_))
     tensors = drawn.rows.reshape(n_draws, *np.shape(whole.coef_tensor_))
     factors = whole.mode_factors_
-    n_modes, shares_modes = len(whole.sample_shape_), bool(whole.target_mode)
+    n_modes = len(whole.sample_shape_)
+    shares_modes = bool(whole.target_mode)
     spaces = [ranks_and_angles(factors_of(W, n_modes, shares_modes=shares_modes), factors) for W in tensors]
     influence = drawn.influence()
     extended = influence if half is None else influence.extended(half.influence(), _best_score(score_name))
@@ -327,7 +333,8 @@ def _best_score(score_name: str) -> float | None:
 
 def quantile(values: Array, share: Any) -> Array:
     """Find the quantile (...) of values (B, ...) for a share, or one for each of them (...), among B draws and one more."""
-    ordered, last = np.sort(values, axis=0), len(values) - 1
+    ordered = np.sort(values, axis=0)
+    last = len(values) - 1
     place = np.clip(np.broadcast_to(share, values.shape[1:]) * (last + 2) - 1.0, 0, last)
     below = np.floor(place).astype(int)
     low = np.take_along_axis(ordered, below[None], axis=0)[0]
@@ -339,7 +346,8 @@ def ranks_and_angles(
     factors: list[tuple[Array, Array]], whole: list[tuple[Array, Array]]
 ) -> tuple[list[int], list[float]]:
     """Find for each mode the rank, and the largest angle, in degrees, from the subspace of the model of all samples."""
-    ranks, angles = [], []
+    ranks = []
+    angles = []
     for (U, sizes), (V, whole_sizes) in zip(factors, whole, strict=True):
         has_weights = bool(sizes[0] > 0)
         ranks.append(int(np.sum(sizes > _LEAST_SIZE * sizes[0])) if has_weights else 0)

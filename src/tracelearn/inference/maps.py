@@ -169,7 +169,8 @@ def map_test(
     reading = Reading.of(model, X, y, confounds)
     everything = np.arange(reading.n_samples)
     reading = reading.cleaned(everything)
-    shape, K = reading.samples.shape, reading.samples.n_targets
+    shape = reading.samples.shape
+    K = reading.samples.n_targets
     edges = neighbour_pairs(shape, neighbour_tables(shape, modes, smooth, adjacency or {}))
     exchange = choose_exchange(reading.labels, read_groups(groups, reading.n_samples))
     permutations = exchange.draw(reading.n_samples, n_permutations, np.random.default_rng(random_state))
@@ -243,7 +244,8 @@ def _clusters(statistic: Array, edges: Array, threshold: float) -> tuple[Array, 
     They are compared with the heaviest cluster of each other set.
     """
     S, K, p = statistic.shape
-    numbers, masses = np.zeros((K, p), dtype=int), np.zeros(0)
+    numbers = np.zeros((K, p), dtype=int)
+    masses = np.zeros(0)
     for k in range(K):
         labels, target_masses = weigh_clusters(statistic[0, k], edges, threshold)
         numbers[k] = np.where(labels >= 0, labels + 1 + len(masses), 0)
@@ -258,7 +260,8 @@ def _clusters(statistic: Array, edges: Array, threshold: float) -> tuple[Array, 
 
 def weigh_clusters(values: Array, edges: Array, threshold: float) -> tuple[Array, Array]:
     """Number the clusters of entries (p,) of one sign beyond a threshold, -1 elsewhere, and sum the sizes in each."""
-    is_beyond, sign = np.abs(values) > threshold, np.sign(values)
+    is_beyond = np.abs(values) > threshold
+    sign = np.sign(values)
     first, second = edges.T
     is_joined = is_beyond[first] & is_beyond[second] & (sign[first] == sign[second])
     ones = np.ones(int(is_joined.sum()))

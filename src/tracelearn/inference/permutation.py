@@ -249,7 +249,8 @@ def permutation_test(
     labels = read_labels(X, y)
     groups = read_groups(groups, len(labels))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
-    searches, classifier = is_search(model), is_classifier(model)
+    searches = is_search(model)
+    classifier = is_classifier(model)
     if searches:
         cv = model.cv if cv is None else cv
         scoring = model.scoring if scoring is None else scoring
@@ -263,12 +264,16 @@ def permutation_test(
     elif searches:
         model = model.set_params(cv=list(folds.splits))
     if shares_system(model):
-        method, scores = "batch", _batch_scores(Reading.of(model, X, y, confounds), folds, scoring, order, tol)
+        method = "batch"
+        scores = _batch_scores(Reading.of(model, X, y, confounds), folds, scoring, order, tol)
     elif is_search(model) and can_repeat_as_batch(model):
-        method, scores = "batch", best_scores(model, X, y, confounds, folds, scoring, order)
+        method = "batch"
+        scores = best_scores(model, X, y, confounds, folds, scoring, order)
     else:
-        method, scores = "refit", _refitted_scores(model, X, y, confounds, folds, scoring, order)
-    score, null = float(check_scores(scores)[0]), scores[1:]
+        method = "refit"
+        scores = _refitted_scores(model, X, y, confounds, folds, scoring, order)
+    score = float(check_scores(scores)[0])
+    null = scores[1:]
     choice = selection if searches else None
     return PermutationTest(score, float(p_value(score, null)), null, exchange.description, choice, method, name)
 
@@ -277,7 +282,8 @@ def _refitted_scores(
     model: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array
 ) -> Array:
     """Score a model by fits one by one, for every order (S, n) of the targets: (S,)."""
-    X, y = np.asarray(X), to_numpy(y)
+    X = np.asarray(X)
+    y = to_numpy(y)
     if is_search(model):
         return _one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], confounds=confounds)), order)
     scorer = check_scoring(model, scoring)
@@ -348,7 +354,9 @@ def exact_where_close(scores: Array, score_exactly: Callable[[Array], Array]) ->
 def _fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[Array, bool]:
     """Score what each fold holds out for each order (S, n) of the targets, (S, F), and say whether any fit has weights."""
     n_targets = reading.samples.n_targets
-    scores, pace, have_weights = np.empty((len(order), len(folds.splits))), Pace(), False
+    scores = np.empty((len(order), len(folds.splits)))
+    pace = Pace()
+    have_weights = False
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
     for batch in batches(len(order), max(1, reading.n_samples * n_targets // 16)):
         sets = order[batch]

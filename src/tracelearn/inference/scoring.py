@@ -96,7 +96,8 @@ def _accuracy(codes: Array, scores: Array) -> Array:
 def _balanced_accuracy(codes: Array, scores: Array) -> Array:
     """Average the accuracy of each class over the classes that occur."""
     is_right = predicted_class(scores) == codes
-    total, n_classes = np.zeros(len(is_right)), np.zeros(len(is_right))
+    total = np.zeros(len(is_right))
+    n_classes = np.zeros(len(is_right))
     for code in np.unique(codes):
         is_member = codes == code
         total += np.sum(is_right & is_member, axis=1) / np.maximum(np.sum(is_member, axis=1), 1)

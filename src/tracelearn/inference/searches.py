@@ -131,7 +131,8 @@ class _Sets:
     def judge(self, models: Models) -> tuple[Array, Array]:
         """Find for each of A points what selects, and the held-out score, of each set: both (A, S)."""
         split, (A, F, _, _) = self.split, models.weights.shape
-        S, K = len(self.order), self.reading.samples.n_targets
+        S = len(self.order)
+        K = self.reading.samples.n_targets
         scores = np.empty((A, F, S))
         for point in range(A):
             for fold, z in enumerate(split.held_out_scores(models, point)):
@@ -167,7 +168,8 @@ def _best_ridge(sets: _Sets) -> tuple[Array, Array]:
         smaller_selecting, smaller_scores = judged(SMALLER_RIDGES)
         more_values, best = _largest(np.concatenate([selecting, smaller_selecting]), 0)
         more_chosen = _at(np.concatenate([scores, smaller_scores]), best)
-        values, chosen = np.where(rises, more_values, values), np.where(rises, more_chosen, chosen)
+        values = np.where(rises, more_values, values)
+        chosen = np.where(rises, more_chosen, chosen)
     return values, chosen
 
 
@@ -176,16 +178,20 @@ def _best_alpha(sets: _Sets, penalty: Any, alphas: Array, *, are_given: bool, ma
 
     Alphas are shares of the smallest alpha for which all weights of a set are zero, unless they ``are_given``.
     """
-    split, reading = sets.split, sets.reading
+    split = sets.split
+    reading = sets.reading
     (training,), whole = split.data_fits
-    norm, rough = as_penalty(penalty, split.weights_shape), training.single()
+    norm = as_penalty(penalty, split.weights_shape)
+    rough = training.single()
     unit = np.full(len(sets.order), 1.0 / split.alpha_unit)
     if not are_given:
         tops = to_numpy(alpha_max(whole, norm, split.weights_shape))
         unit = np.max(tops.reshape(len(sets.order), -1), axis=1)
     unit = np.tile(np.repeat(unit, reading.samples.n_targets), len(split.folds))  # of every fold, set and target
     shape = 1, len(split.folds), split.n_targets
-    parts, start, limit = [], None, min(max_iter, _ITERATIONS)
+    judgements = []
+    start = None
+    limit = min(max_iter, _ITERATIONS)
     for k, alpha in enumerate(alphas):
         if start is not None and start.rho is not None and alpha > 0:
             start = replace(
@@ -197,9 +203,9 @@ def _best_alpha(sets: _Sets, penalty: Any, alphas: Array, *, are_given: bool, ma
         start = admm(problems, tol=_TOL, max_iter=n_iter, start=start, exact_ranks=False, check_every=10)
         W = as_dtype(array_namespace(start.W).reshape(start.W, (-1, rough.n_features)), training.ridge.dtype)
         intercepts = training.intercept(W)
-        parts.append(sets.judge(Models(split.to_rows(W).reshape(*shape, -1), intercepts.reshape(shape))))
-    selecting = np.concatenate([part[0] for part in parts])
-    scores = np.concatenate([part[1] for part in parts])
+        judgements.append(sets.judge(Models(split.to_rows(W).reshape(*shape, -1), intercepts.reshape(shape))))
+    selecting = np.concatenate([values for values, _ in judgements])
+    scores = np.concatenate([means for _, means in judgements])
     first = 0
     if not are_given:
         options = {"numbers": not reading.are_classes, "by_scorer": sets.scoring is not None}

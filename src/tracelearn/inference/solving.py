@@ -152,7 +152,8 @@ def _one_by_one(samples: Samples, n_sets: int) -> Iterator[Samples]:
 
 def _data_fit_of_sets(reading: Reading, samples: Samples, n_sets: int) -> Any:
     """Build the data fit of all sets."""
-    settings, loss = reading.settings, reading.loss
+    settings = reading.settings
+    loss = reading.loss
     data_fit: Any = choose_form(samples, loss).data_fit(
         samples,
         loss,
@@ -176,9 +177,11 @@ def _suits_single(data_fit: DataFit, reading: Reading, tol: float) -> bool:
 
 def _solve_exactly(reading: Reading, data_fit: DataFit, tol: float) -> Array:
     """Solve all problems in double precision, batch by batch: weights (S K, p)."""
-    spec, settings = reading.spec, reading.settings
+    spec = reading.spec
+    settings = reading.settings
     step: dict[str, Any] = {}
-    weights, largest_gap = [], 0.0
+    weights = []
+    largest_gap = 0.0
     for batch in _batches_of(data_fit, spec, settings, n_pilots=1):
         problems, solver = state_problems(_take(data_fit, batch), spec, settings)
         solution = solver(problems, tol=tol, max_iter=settings.max_iter, exact_ranks=False, **step)
@@ -192,8 +195,11 @@ def _solve_exactly(reading: Reading, data_fit: DataFit, tol: float) -> Array:
 
 def _solve_roughly(reading: Reading, data_fit: Squares, tol: float, pace: Pace) -> tuple[Array, Pace]:
     """Solve all problems by ADMM in single precision, and in double those whose gap it does not prove: weights (S K, p)."""
-    spec, settings, xp = reading.spec, reading.settings, array_namespace(data_fit.ridge)
-    rough, n_targets = data_fit.single(), data_fit.cross.shape[0] // data_fit.n_problems
+    spec = reading.spec
+    settings = reading.settings
+    xp = array_namespace(data_fit.ridge)
+    rough = data_fit.single()
+    n_targets = data_fit.cross.shape[0] // data_fit.n_problems
     n_pilots = (pace.step is None) + (pace.first_check is None)
     weights = []
     for batch in _batches_of(data_fit, spec, settings, n_pilots):
@@ -229,7 +235,8 @@ def _admm_in_single(data_fit: Squares, spec: Spec, settings: Settings, tol: floa
 
 def _batches_of(data_fit: DataFit, spec: Spec, settings: Settings, n_pilots: int) -> Iterator[slice]:
     """Cut the problems of a data fit into batches; where there are many, the first ones are small."""
-    count, start = data_fit.n_problems, 0
+    count = data_fit.n_problems
+    start = 0
     for _ in range(n_pilots if count > 4 * _PILOT else 0):
         yield slice(start, start + _PILOT)
         start += _PILOT
@@ -258,7 +265,8 @@ def _rows_without_dust(problems: Problems, solution: Solution, tol: float) -> Ar
 
     What such weights are is rounding, but a score of ranks, such as an area under a curve, would see it.
     """
-    xp, gain = array_namespace(solution.W), problems.scale - solution.objective
+    xp = array_namespace(solution.W)
+    gain = problems.scale - solution.objective
     rows = xp.reshape(solution.W, (-1, problems.fit.n_features))
     parts = solution.split.parts if isinstance(solution.split.parts, tuple) else (solution.split.parts,)
     is_empty = [~xp.all(xp.any(part != 0, axis=tuple(range(2, part.ndim))), axis=0) for part in parts]

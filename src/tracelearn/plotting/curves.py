@@ -84,9 +84,13 @@ class PathDisplay:
             None makes a figure.
         """
         curve = cv_curve(estimator)
-        strengths, chosen, name = curve.alphas, curve.alpha, "alpha"
+        strengths = curve.alphas
+        chosen = curve.alpha
+        name = "alpha"
         if not np.any(curve.alphas):  # ridge or logistic regression was chosen, without a trace norm
-            strengths, chosen, name = to_numpy(estimator.ridges_), float(estimator.ridge_), "ridge"
+            strengths = to_numpy(estimator.ridges_)
+            chosen = float(estimator.ridge_)
+            name = "ridge"
         return cls(
             alphas=strengths,
             values=curve.mean,
@@ -129,7 +133,8 @@ class PathDisplay:
             self.lines_ += axes.plot(self.alphas, curve, label=label, **looks_of(k), **steps)
             self.lines_[-1].set_transform(_shifted(axes, (k - 0.5 * (len(curves) - 1)) * 3.0 / 72.0))
         if self.standard_error is not None:
-            low, high = self.values - self.standard_error, self.values + self.standard_error
+            low = self.values - self.standard_error
+            high = self.values + self.standard_error
             looks = {"color": COLOURS[0], "alpha": 0.22, "linewidth": 0}
             self.band_ = axes.fill_between(self.alphas, low, high, label="± one standard error", **looks)
         if self.alpha is not None:

@@ -62,7 +62,8 @@ def draw_comparison(comparison: Any, ax: Any = None) -> Any:
 
 def draw_decoding(decoding: Any, ax: Any = None, times: Any = None) -> Any:
     """Draw a score over positions with its standard error, or the map of trained and tested positions."""
-    axes, mode = open_single(ax), decoding.mode
+    axes = open_single(ax)
+    mode = decoding.mode
     if times is not None or mode is None:
         mode = Mode("position", decoding.positions) if times is None else Mode("time", np.asarray(times))
     if len(mode.values) != len(decoding.positions):
@@ -105,9 +106,12 @@ def _draw_generalization(axes: Any, decoding: Any, mode: Mode) -> Any:
 
 def draw_map(test: Any, ax: Any = None, level: float = 0.05) -> Any:
     """Draw a map with what survives marked: a matrix as an image, other orders by their first mode against the rest."""
-    axes, is_significant, values = open_single(ax), test.significant(level), test.map
+    axes = open_single(ax)
+    is_significant = test.significant(level)
+    values = test.map
     if is_significant.ndim > test.order:  # several targets: the first
-        values, is_significant = values[0], is_significant[0]
+        values = values[0]
+        is_significant = is_significant[0]
     if values.ndim == 1:
         axes.plot(values, color=COLOURS[0])
         axes.plot(
@@ -120,7 +124,8 @@ def draw_map(test: Any, ax: Any = None, level: float = 0.05) -> Any:
         axes.set(xlabel="entry" if test.modes is None else test.modes[0].label, ylabel=test.what)
         return axes
     rows, columns = _two_modes(test.modes, values.shape)
-    values, is_significant = values.reshape(len(values), -1), is_significant.reshape(len(is_significant), -1)
+    values = values.reshape(len(values), -1)
+    is_significant = is_significant.reshape(len(is_significant), -1)
     reach = float(np.max(np.abs(values))) or 1.0
     image = draw_image(axes, values, rows, columns, upwards=False, cmap="RdBu_r", vmin=-reach, vmax=reach)
     _outline(axes, is_significant, columns, rows)
@@ -179,6 +184,7 @@ def draw_bootstrap(draws: Any, ax: Any = None) -> Any:
 
 def _band(axes: Any, places: Any, decoding: Any, style: str = "-") -> None:
     """Draw the mean over folds, and the standard error around it."""
-    low, high = decoding.mean - decoding.standard_error, decoding.mean + decoding.standard_error
+    low = decoding.mean - decoding.standard_error
+    high = decoding.mean + decoding.standard_error
     axes.fill_between(places, low, high, color=COLOURS[5], label="standard error")
     axes.plot(places, decoding.mean, style, color=COLOURS[0], label="mean over folds")

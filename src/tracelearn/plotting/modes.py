@@ -51,9 +51,12 @@ def draw_over(mode: Mode, axes: Any, curves: Sequence[Array], labels: Sequence[s
     strengths = 0.3 + 0.7 * np.sqrt(shares / np.max(shares, initial=1e-300))
     axes.axhline(0.0, color=INK, linewidth=0.8, zorder=1)
     axes.set_xlabel(mode.label)
-    drawn, few = [], len(mode.values) <= (20 if mode.has_names else 12)
+    drawn = []
+    few = len(mode.values) <= (20 if mode.has_names else 12)
     for k, (curve, label) in enumerate(zip(curves, labels, strict=True)):
-        x, looks, marker = mode.values, looks_of(k) | {"alpha": float(strengths[k])}, MARKERS[k % len(MARKERS)]
+        x = mode.values
+        looks = looks_of(k) | {"alpha": float(strengths[k])}
+        marker = MARKERS[k % len(MARKERS)]
         if mode.has_names:
             x = np.arange(len(curve)) + 0.5 * (k - 0.5 * (len(curves) - 1)) / max(len(curves), 2)
             axes.vlines(x, 0.0, curve, color=looks["color"], alpha=looks["alpha"], linewidth=1.2 if few else 0.8)
@@ -120,7 +123,8 @@ def over_head(positions: Array, values: Array, size: int = 64) -> Array:
 def draw_heads(axes: Any, positions: Array, values: Sequence[Array], labels: Sequence[str]) -> list[Any]:
     """Draw a head for each array of values (I,), side by side; colours are symmetric about zero, to the largest of its own."""
     patches = require("matplotlib.patches", "plot")
-    radius, images = head_radius(positions), []
+    radius = head_radius(positions)
+    images = []
     for k, (one, label) in enumerate(zip(values, labels, strict=True)):
         centre = 2.5 * radius * k
         (grid,) = over_head(positions, one[:, None])
@@ -146,7 +150,8 @@ def as_modes(
 ) -> list[Mode]:
     """Describe the modes of samples of a shape; what is not given is as known, or counted from 0."""
     earlier = known or [Mode(f"mode {number}", np.arange(size)) for number, size in enumerate(shape)]
-    lists, described = [], []
+    lists = []
+    described = []
     for argument, values in (("mode_names", mode_names), ("coordinates", coordinates), ("units", units)):
         lists.append([None] * len(shape) if values is None else list(values))
         if isinstance(values, str) or len(lists[-1]) != len(shape):
@@ -223,7 +228,8 @@ class CVCurve:
 def cv_curve(model: Any) -> CVCurve:
     """Read what cross-validation left in a model."""
     check_model(model, "score_path_")
-    path, scoring = to_numpy(model.score_path_), model.scoring
+    path = to_numpy(model.score_path_)
+    scoring = model.scoring
     is_scored = ~np.any(np.isnan(path), axis=0)  # a fold that lacks a class may have no score
     scores = path[:, is_scored]
     quantity = "accuracy" if hasattr(model, "classes_") else "R²"

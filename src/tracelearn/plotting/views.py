@@ -74,7 +74,8 @@ def view_in_words(name: str) -> str:
 
 def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[ViewPart]:
     """Take a model that a search has chosen apart: a part for each view, and for each window of it."""
-    coefs, patterns = check_model(estimator, "coef_by_view_"), estimator.patterns_by_view_
+    coefs = check_model(estimator, "coef_by_view_")
+    patterns = estimator.patterns_by_view_
     modes = modes or modes_of(estimator)
     parts: list[ViewPart] = []
     for view, transformer in estimator.views_.items():
@@ -107,7 +108,8 @@ def _parts_of_windows(view: str, transformer: SecondOrder, modes: list[Mode], W:
     """Cut the weights and patterns of second order into windows, over channels with their copies."""
     channels, names = _channels(transformer, modes)
     mode = Mode(channels, np.array(transformer.channel_names(names)))
-    n_windows, n_channels = transformer.windows, len(mode.values)
+    n_windows = transformer.windows
+    n_channels = len(mode.values)
     matrices = (-1, n_windows, n_channels, n_channels)
     W, P = W.reshape(matrices), P.reshape(matrices)
     whiteners = transformer.whitener_.reshape(-1, n_channels, n_channels)
@@ -269,7 +271,8 @@ class ViewsDisplay:
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
-        rows, last = len(self.parts), bool(self.shares)
+        rows = len(self.parts)
+        last = bool(self.shares)
         self.axes_ = open_axes(
             ax, (rows + last, 2), (4.4, 2.7), "two for each view and one for shares", count=2 * rows + last, framed=True
         )

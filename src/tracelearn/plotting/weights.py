@@ -177,7 +177,8 @@ class ModeFactorsDisplay:
             not n_components >= 1,
             f"Expected n_components of at least 1, got {n_components}: ask for one factor or more.",
         )
-        factors, shares = [], []
+        factors = []
+        shares = []
         for U, sizes in check_model(estimator, "mode_factors_"):
             vectors, shares_of_mode, _ = leading_factors(to_numpy(U), to_numpy(sizes), int(n_components))
             factors.append(vectors)
@@ -290,7 +291,8 @@ class WeightsDisplay:
         """
         refuse(kind not in _KINDS, f"Expected kind 'weights' or 'patterns', got {kind!r}: choose one of the two.")
         attribute, quantity = _KINDS[kind]
-        whole, shape = to_numpy(check_model(estimator, attribute)), tuple(estimator.sample_shape_)
+        whole = to_numpy(check_model(estimator, attribute))
+        shape = tuple(estimator.sample_shape_)
         whole = whole.reshape(-1, *shape)
         described = modes_of(estimator, mode_names, coordinates, units)
         chosen, names = choose_targets(estimator, len(whole), target)

@@ -27,7 +27,8 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) ->
     """Warn where folds hold out exact copies of training samples, or where an entry is far from all others."""
     if is_sparse(data.searched.rows):
         return
-    xp, rows = array_namespace(data.searched.rows), data.searched.rows
+    xp = array_namespace(data.searched.rows)
+    rows = data.searched.rows
     first, second = order[:-1], order[1:]
     held_apart = np.any(folds.held_out[:, first] & folds.training[:, second], axis=0)
     # In order, copies are neighbours; few entries tell most pairs apart.
@@ -36,7 +37,8 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) ->
     copies = []
     for place in candidates.tolist():
         pair = move_to(np.array([first[place], second[place]]), rows)
-        sample, neighbour = xp.take(rows, pair[:1], axis=0), xp.take(rows, pair[1:], axis=0)
+        sample = xp.take(rows, pair[:1], axis=0)
+        neighbour = xp.take(rows, pair[1:], axis=0)
         if bool(xp.all(sample == neighbour)):
             copies.append(sorted((int(data.index[first[place]]), int(data.index[second[place]]))))
     if copies:

@@ -110,7 +110,8 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
 def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     """Correct the held-out score of what was chosen for the choice, with a standard error."""
     path, point = choice.path, choice.point
-    score, error = float(path.means[point]), float(path.errors[point])
+    score = float(path.means[point])
+    error = float(path.errors[point])
     split = choice.split
     if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
         return score, error

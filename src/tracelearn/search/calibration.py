@@ -13,9 +13,10 @@ from tracelearn.losses import softmax
 
 __all__ = ["Calibration", "calibrate"]
 
-# What a slope must gain on n held-out samples before it is believed, in units of log-likelihood, is the first number plus the
-# second over n: the best of some paths gains as much on noise.
-_CHANCE, _CHANCE_OF_FEW = 2.0, 20.0
+# A slope is believed only for what it gains, in units of log-likelihood, beyond ``_CHANCE + _CHANCE_OF_FEW / n`` on n held-out
+# samples: the best of some paths gains as much on noise.
+_CHANCE = 2.0
+_CHANCE_OF_FEW = 20.0
 
 # Members of each class that are imagined at the mean score, but no more than two in all; and how strongly a slope, in standard
 # deviations of the scores, is drawn to zero, as so many samples would: both bound what few samples can claim.

@@ -145,14 +145,16 @@ def choose(task: Task, report: Report) -> Choice:
             rival = _with_best_loss(first_repeat, with_similarities)
             all_tried += rival.logistic_trials
             if _is_evident(answer.losses - rival.losses):
-                answer, shares = rival, screening.similar_shares
+                answer = rival
+                shares = screening.similar_shares
     report(Event("losses", 1.0, f"chosen: {answer.tried.blend}"))
     return _choice_of(task, searched_task, screening, answer, shares, tuple(all_tried))
 
 
 def _affordable_samples(task: Task) -> int:
     """Count the samples that can be decomposed in every fold in some seconds."""
-    n, p = task.n_samples, math.prod(task.samples.shape)
+    n = task.n_samples
+    p = math.prod(task.samples.shape)
     if is_sparse(task.samples.rows) or not task.targets.loss.has_moments:
         return n
     count = n

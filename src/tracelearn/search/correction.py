@@ -38,10 +38,12 @@ def optimism(
     judged = ~np.any(np.isnan(table), axis=0)
     if np.count_nonzero(judged) < 2:
         return 0.0, 0.0
-    table, weight = np.unique(table[:, judged], axis=0), weight[judged]
+    table = np.unique(table[:, judged], axis=0)
+    weight = weight[judged]
     # Of models that are as good on a draw, the first is chosen: the best on all samples.
     table = table[np.argsort(-(table @ weight), kind="stable")]
-    totals, weights = table * weight, weight
+    totals = table * weight
+    weights = weight
     if groups is not None:  # sums over groups, which are drawn whole
         units = np.unique(groups[judged], return_inverse=True)[1]
         totals = np.stack([np.bincount(units, weights=row) for row in totals])

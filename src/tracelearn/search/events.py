@@ -86,8 +86,8 @@ class Listener:
         self._done = max(self._done, event.share)
         if self._say is not None and is_news:
             seconds = (time.monotonic() - self._began) * (1.0 - self._done) / max(self._done, 1e-9)
-            rest = f", about {seconds:.1f} s left" if seconds > 1.0 else ""
-            self._say(f"{event.message} ({self._done:.0%} done{rest})")
+            time_left = f", about {seconds:.1f} s left" if seconds > 1.0 else ""
+            self._say(f"{event.message} ({self._done:.0%} done{time_left})")
         self._is_over |= time.monotonic() > self._deadline
         while self._context is not None and self._steps < math.floor(_STEPS * self._done + 1e-9):
             self._steps += 1
@@ -104,14 +104,14 @@ class Listener:
     @contextmanager
     def interruptible(self) -> Iterator[None]:
         """Let the first Ctrl-C end the search with the best so far; a second one is raised as ever."""
-        before = signal.getsignal(signal.SIGINT)
+        handler_before = signal.getsignal(signal.SIGINT)
         in_main_thread = threading.current_thread() is threading.main_thread()
-        if not in_main_thread or before is not signal.default_int_handler:  # somebody else knows what to do
+        if not in_main_thread or handler_before is not signal.default_int_handler:  # a caller handles Ctrl-C
             yield
             return
 
         def interrupted(number: int, frame: Any) -> None:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, handler_before)
             self._is_over = True
             warn("Search interrupted. Fitting the best model so far to all samples; press Ctrl-C again to abort.")
 
@@ -119,4 +119,4 @@ class Listener:
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, handler_before)

@@ -252,7 +252,8 @@ def _with_all_classes(
     splits: Sequence[tuple[Array, Array]], y: Array, groups: Array | None
 ) -> list[tuple[Array, Array]]:
     """Move members of classes that a training part lacks back into it, with their groups; drop folds that are empty then."""
-    complete, classes = [], np.unique(y)
+    complete = []
+    classes = np.unique(y)
     for train, test in splits:
         lacking = np.isin(y[test], np.setdiff1d(classes, y[train]))
         if groups is not None:

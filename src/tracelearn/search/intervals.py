@@ -28,7 +28,8 @@ class HeldOutResiduals:
 
 def held_out_residuals(choice: Choice) -> HeldOutResiduals | None:
     """Gather the residuals of the chosen path; None where folds see samples in their own ways, as with confounds."""
-    split, path = choice.split, choice.path
+    split = choice.split
+    path = choice.path
     if split.coordinates is None or split.rows_of_fold is not None:
         return None
     coefs, intercepts = split.in_sample_units(path.models)

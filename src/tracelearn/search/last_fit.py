@@ -22,16 +22,19 @@ __all__ = ["coded_for_softmax", "moments_to_keep", "show_all_samples", "spec_of_
 def show_all_samples(
     choice: Choice, task: Task, data: SearchData, X: Any, sample_weight: Any
 ) -> tuple[ShownByViews, Samples]:
-    """Fit the chosen views to all samples, and show these by them."""
+    """Fit the chosen views to all samples; return the views as one function, and the samples that it makes.
+
+    Samples that are not in memory are read block by block, once for each view.
+    """
     names = choice.blend.names
     candidates = {candidate.name: candidate for candidate in task.candidates}
     shape = data.spec.sample_shape
     if data.is_all:
         views = {name: choice.views.get(name) or fit_view(candidates[name], task.samples) for name in names}
         blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
-        shown = ShownByViews(tuple(views[name].transformer for name in names), blended.factors, shape)
+        shown_by_views = ShownByViews(tuple(views[name].transformer for name in names), blended.factors, shape)
         block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
-        return shown, Samples.of(block, blended.shape)
+        return shown_by_views, Samples.of(block, blended.shape)
     transformers = []
     for name in names:
         transformer = candidates[name].transformer
@@ -41,8 +44,8 @@ def show_all_samples(
     # Scales of views are those of the samples that chose.
     drawn = {name: choice.tried.split_blend.views[name] for name in names}
     factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
-    shown = ShownByViews(tuple(transformers), factors, shape)
-    return shown, data.samples.mapped_rows(shown, choice.split.shape)
+    shown_by_views = ShownByViews(tuple(transformers), factors, shape)
+    return shown_by_views, data.samples.mapped_rows(shown_by_views, choice.split.shape)
 
 
 def _fit_by_blocks(transformer: Any, X: Any, sample_weight: Any) -> Any:
@@ -51,7 +54,7 @@ def _fit_by_blocks(transformer: Any, X: Any, sample_weight: Any) -> Any:
 
 
 def coded_for_softmax(samples: Samples) -> Samples:
-    """Code several classes as zeros and ones, from -1 and 1."""
+    """Turn codes of several classes, -1 and 1, into zeros and ones, as the softmax loss has them."""
     blocks = [replace(block, Y=0.5 * (block.Y + 1.0)) for block in samples.blocks]
     return replace(samples, blocks=blocks)
 
@@ -62,7 +65,7 @@ def spec_of_views(spec: Spec, shape: tuple[int, ...]) -> Spec:
 
 
 def moments_to_keep(samples: Samples) -> Moments:
-    """Sum samples up to learn more later, or say why that cannot be."""
+    """Sum up the moments of samples, for ``partial_fit``; refuse where their matrix does not fit in memory."""
     size = samples.n_features + samples.n_confounds
     if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
         raise ValueError(

@@ -169,7 +169,8 @@ class LinearCV(RoutesToSplitter, LinearModel):
 
     def _candidates(self, data: SearchData, folds: Folds, targets: Targets) -> list[_Candidate]:
         """Walk the path of every ridge and every choice of mode weights."""
-        rows, shape = data.searched.rows, data.spec.sample_shape
+        rows = data.searched.rows
+        shape = data.spec.sample_shape
         if self.scaling is not None:
             rows = rows / data.samples.mode_scales()
         joint = bool(self.target_mode) and data.spec.n_targets > 1
@@ -295,9 +296,9 @@ class LinearCV(RoutesToSplitter, LinearModel):
         check_is_fitted(self, "coef_")
         places = np.flatnonzero(np.isclose(self.alphas_, float(alpha), rtol=1e-9, atol=0.0))
         if not len(places):
-            shown = ", ".join(f"{value:.4g}" for value in self.alphas_[:3])
+            examples = ", ".join(f"{value:.4g}" for value in self.alphas_[:3])
             raise InputError(
-                f"Expected an alpha of the grid alphas_ ({shown}, ...), got {alpha!r}: choose one of these."
+                f"Expected an alpha of the grid alphas_ ({examples}, ...), got {alpha!r}: choose one of these."
             )
         fitted = self._fits()[int(places[0])]
         kind = TraceNormClassifier if isinstance(self, ClassifierMixin) else TraceNormRegressor
@@ -313,7 +314,8 @@ class LinearCV(RoutesToSplitter, LinearModel):
 
 def _fit_path(samples: Samples | Moments, spec: Spec, settings: list[Settings]) -> tuple[Fitted, ...]:
     """Fit decreasing alphas to all samples, each from the solution of the one before."""
-    data, data_fit = samples, None
+    data = samples
+    data_fit = None
     first = settings[0]
     if isinstance(samples, Samples):
         loss = first.loss_of(spec)

@@ -58,7 +58,8 @@ _FEWEST_ITERATIONS, _MOST_ITERATIONS = 4, 60  # for an alpha of our own grid
 _ITERATIONS_OF_USER = 120  # for an alpha of the user, and may be far from the one before
 
 # Logistic regression is tried up to so many weights, and so many products of weights and samples in a step.
-_MOST_WEIGHTS, _MOST_PRODUCTS = 2048, 5_000_000
+_MOST_WEIGHTS = 2048
+_MOST_PRODUCTS = 5_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +210,8 @@ def _path(
     begins_at_zero: bool = False,
 ) -> Path:
     """Find the best point of a path; ``solve`` makes the models of one point."""
-    targets, scores = split.targets, judgement.scores
+    targets = split.targets
+    scores = judgement.scores
     has_score = ~np.any(np.isnan(scores), axis=0)
     means, errors = np.full(len(alphas), -np.inf), np.zeros(len(alphas))
     if np.any(has_score):
@@ -319,18 +321,21 @@ class _LeaveOut:
         Not where samples differ in weight or are seen by folds in several ways, or where folds hold out many samples for each
         feature: their own decompositions take less time then.
         """
-        folds, weight = split.folds, to_numpy(split.targets.weight)
+        folds = split.folds
+        weight = to_numpy(split.targets.weight)
         hold_out_many = 5 * folds.sizes.max() > 3 * split.rows.shape[1]
         if split.coordinates is None or split.rows_of_fold is not None or hold_out_many or not folds.uses_all:
             return None
         if np.any(weight != weight[0]):
             return None
-        xp, rows = array_namespace(split.rows), split.rows
+        xp = array_namespace(split.rows)
+        rows = split.rows
         return cls(xp.sum(rows**2, axis=0), xp.matrix_transpose(rows) @ split.targets.codes)
 
     def models(self, split: SplitSamples, ridges: Array) -> Models:
         """Minimise the mean squared error of each fold's training samples plus ``ridge |W|^2``."""
-        folds, K = split.folds, split.n_targets
+        folds = split.folds
+        K = split.n_targets
         alike = folds.sizes.max() <= _PADDED * folds.sizes.mean()
         size = split.rows.shape[1] * (K + int(folds.sizes.max())) * ridges.shape[0]
         together = max(1, _LARGEST_TOGETHER // size) if alike else 1
@@ -421,7 +426,9 @@ def trace_path(
     points = alphas / split.alpha_unit if are_given else top * alphas
     limit = _ITERATIONS_OF_USER if are_given else _iterations(split)
     walks = [_FoldWalk(fit, norm, split, strength, min(max_iter, limit)) for fit in fits]
-    weights, intercepts, judgements = [], [], []
+    weights = []
+    intercepts = []
+    judgements = []
     with Parallel(n_jobs=n_jobs if len(walks) > 1 else 1, prefer="threads") as parallel:
         solutions: list[Solution | None] = [None] * len(walks)
         alpha_before = None

@@ -118,18 +118,19 @@ def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening
     tests = [test for _, test in drawn.folds.splits]
     without_similar = [trial for trial in trials if trial.view.name not in similarities] or list(trials)
     sizes = {trial.view.name: trial.view.rows.shape[1] for trial in trials}
-    shares, unexplained = shares_of([trial.path.held_out for trial in without_similar], tests, drawn.targets)
-    by_name = dict(zip([trial.view.name for trial in without_similar], shares, strict=True))
+    list_of_shares, unexplained = shares_of([trial.path.held_out for trial in without_similar], tests, drawn.targets)
+    shares = {trial.view.name: share for trial, share in zip(without_similar, list_of_shares, strict=True)}
     similar = None
     similar_shares: dict[str, float] = {}
     if len(without_similar) < len(trials):
         shares_of_all, least_unexplained = shares_of([trial.path.held_out for trial in trials], tests, drawn.targets)
         if least_unexplained < (1.0 - SIMILAR_GAIN) * unexplained:
-            similar, similar_shares = _blend_of_largest(task, sizes, dict(zip(values, shares_of_all, strict=True)))
-    blend, by_name = _blend_of_largest(task, sizes, by_name)
+            similar_shares = {trial.view.name: share for trial, share in zip(trials, shares_of_all, strict=True)}
+            similar, similar_shares = _blend_of_largest(task, sizes, similar_shares)
+    blend, sorted_shares = _blend_of_largest(task, sizes, shares)
     views = {trial.view.name: trial.view for trial in trials}
     first_order = _first_order(views, values, explains=task.targets.scorer is None)
-    return Screening(blend, by_name, similar, similar_shares, first_order)
+    return Screening(blend, sorted_shares, similar, similar_shares, first_order)
 
 
 def _blend_of_largest(
@@ -186,7 +187,8 @@ def shares_of(
     size = np.sqrt(np.sum(centred**2, axis=0))
     # The triangle of a QR decomposition has the same products as all rows, and is small.
     triangle: Array = np.linalg.qr(centred / np.where(size > 0, size, 1.0), mode="r")
-    predictors, target = triangle[:, :-1], triangle[:, -1]
+    predictors = triangle[:, :-1]
+    target = triangle[:, -1]
     views = np.arange(len(held_out))
     weights, residual_of_all = nnls(predictors, target)
     while len(views) > 1:

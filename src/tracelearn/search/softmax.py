@@ -33,7 +33,8 @@ __all__ = [
 _PULL = 1e-2
 
 # Most held-out samples, and scores of these, that a factor or a map is learned from: K^2 numbers need no more.
-_MOST_HELD, _MOST_SCORES = 4000, 2_000_000
+_MOST_HELD = 4000
+_MOST_SCORES = 2_000_000
 
 # Newton's method takes at most so many steps, and ends when a step lowers the log-loss by less than this share of it.
 _STEPS = 50

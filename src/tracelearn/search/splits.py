@@ -194,7 +194,8 @@ class SplitSamples:
 
     def _moments(self, rows: Array, index: Array) -> Moments:
         """Sum up the moments of the samples of an index."""
-        place, xp = move_to(index, self.targets.codes), array_namespace(self.targets.codes)
+        place = move_to(index, self.targets.codes)
+        xp = array_namespace(self.targets.codes)
         codes = xp.take(self.targets.codes, place, axis=0)
         moments = Moments.of(xp.take(rows, place, axis=0), codes, xp.take(self.targets.weight, place, axis=0))
         return moments if self.targets.fit_intercept else moments.uncentred()
@@ -226,7 +227,8 @@ class SplitSamples:
         if self.has_moments:
             everything = np.flatnonzero(to_numpy(self.targets.weight) > 0)
             whole = Squares.of(self._moments(self.rows_for_fold(0), everything), joint=self.joint)
-            training, coordinates = self.squares, self.coordinates
+            training = self.squares
+            coordinates = self.coordinates
             if coordinates is None:
                 return [training], whole
             xp = array_namespace(self.rows)
@@ -398,7 +400,8 @@ def split_samples(
         share = targets.weight / array_namespace(targets.codes).sum(targets.weight)
         plain = SplitSamples(rows, shape, targets, folds, centre=share @ rows, joint=joint)
         return plain if targets.confounds is None else replace(plain, rows_of_fold=_residuals(rows, targets, folds))
-    xp, rows = array_namespace(rows), as_dtype(rows, widest(rows)["dtype"])
+    xp = array_namespace(rows)
+    rows = as_dtype(rows, widest(rows)["dtype"])
     target_mean, target_unit = _mean_and_deviation(targets)
     targets = replace(targets, codes=(targets.codes - target_mean) / target_unit)
     if rows_of_fold is not None:
@@ -423,7 +426,8 @@ def _mean_and_deviation(targets: Targets) -> tuple[Any, float]:
     """Find the mean (K,) of numbers, and one deviation for all K: the root of their mean variance. Codes of classes stay."""
     if targets.are_classes:
         return 0.0, 1.0
-    xp, codes = array_namespace(targets.codes), targets.codes
+    xp = array_namespace(targets.codes)
+    codes = targets.codes
     share = targets.weight / xp.sum(targets.weight)
     first = codes[0, :]
     mean = first + share @ (codes - first) if targets.fit_intercept else 0.0 * first
@@ -437,7 +441,8 @@ def _residuals(rows: Array, targets: Targets, folds: Folds) -> tuple[Array, ...]
 
 def _residual(rows: Array, targets: Targets, train: Array) -> Array:
     """Regress confounds out of all rows, as the training samples of one fold say."""
-    xp, place = array_namespace(rows), move_to(train, rows)
+    xp = array_namespace(rows)
+    place = move_to(train, rows)
     confounds: Any = targets.confounds
     learned = Moments.of(
         xp.take(confounds, place, axis=0), xp.take(rows, place, axis=0), xp.take(targets.weight, place, axis=0)

@@ -111,7 +111,8 @@ def read_views(
     if isinstance(views, str) and views == "auto":
         pairs, reason = views_that_suit(shape, n_samples, positive=positive, time_axis=time_axis, modes=modes)
     else:
-        pairs, reason = _named(views), "as given"
+        pairs = _named(views)
+        reason = "as given"
     candidates = []
     for name, transformer in pairs:
         if isinstance(transformer, Similarities) and transformer.n_landmarks > n_samples:
@@ -328,7 +329,8 @@ class ShownByViews:
         """Show rows as each view does, one flat array for each view, without its factor."""
         if is_sparse(rows):
             return [rows for _ in self.transformers]
-        xp, n = array_namespace(rows), rows.shape[0]
+        xp = array_namespace(rows)
+        n = rows.shape[0]
         tensors = xp.reshape(rows, (n, *self.shape))
         return [xp.reshape(transformed(view, tensors), (n, -1)) for view in self.transformers]
 
