@@ -177,9 +177,9 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         Parameters
         ----------
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
-                    Or a file, a Dask array or a list of batches. Of samples that do not fit in memory as many as fit, drawn at random,
+            Or a file, a Dask array or a list of batches. Of samples that do not fit in memory as many as fit, drawn at random,
             choose; then all are read block by block for the last fit.
-                y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
+        y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
