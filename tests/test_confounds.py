@@ -24,7 +24,7 @@ from tracelearn import (
 )
 from tracelearn.confounds import Regression
 from tracelearn.inference import bootstrap, compare, decode_over_time, map_test, permutation_test
-from tracelearn.inference.permutation import exchange_of
+from tracelearn.inference.permutation import choose_exchange
 
 SHAPE = (4, 3)
 
@@ -343,7 +343,7 @@ def test_permutations_are_those_of_residuals_within_each_training_fold(options):
     model = TraceNormClassifier(alpha=0.05, tol=1e-9, **options)
     found = permutation_test(model, X, y, confounds=C, cv=folds, n_permutations=6, tol=0.0, random_state=0)
     assert found.score == pytest.approx(np.mean(cleaned_scores(model, X, y, C, folds)))
-    order = exchange_of(y, None).draw(60, 6, np.random.default_rng(0))
+    order = choose_exchange(y, None).draw(60, 6, np.random.default_rng(0))
     null = [np.mean(cleaned_scores(model, X, y[own], C, folds)) for own in order]
     np.testing.assert_allclose(found.null, null, atol=1e-9)
 
