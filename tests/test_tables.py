@@ -507,6 +507,9 @@ def test_commands_read_a_spreadsheet(names, data, tmp_path, capsys, monkeypatch)
     assert "accuracy" in capsys.readouterr().out
     assert run("over-time", "data.csv", "--target", "diagnosis", *shape, "--samples", f"{names[0][0]}*", "--cv", 3) == 0
     assert run("fit", "data.csv", "--target", "diagnosis", *shape, "--out", "other") == 2
-    assert "leave the column out with --ignore, choose others with --samples, correct the cell, or" in capsys.readouterr().err
+    assert (
+        "leave the column out with --ignore, choose others with --samples, correct the cell, or"
+        in capsys.readouterr().err
+    )
     assert run("fit", "data.csv", "--target", "answer", "--out", "other") == 2
     assert "Expected target to be one of the names in 'data.csv'" in capsys.readouterr().err
