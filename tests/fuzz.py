@@ -696,7 +696,8 @@ def read(kind, path):
     if kind in ("model", "moments"):
         model = load(path)
         if hasattr(model, "sample_shape_"):  # what was read must be of use
-            X = np.ones((2, *model.sample_shape_))
+            is_lagged = hasattr(model, "lags_")  # it predicts recordings, and has the shape of its weights
+            X = np.ones((20, model.n_features_in_) if is_lagged else (2, *model.sample_shape_))
             for name in ("predict", "decision_function", "transform"):
                 if hasattr(model, name):
                     getattr(model, name)(X)

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, available_memory, to_numbers
+from tracelearn.arrays.array_api import Array, array_namespace, available_memory, move_to, to_numbers, widest
 from tracelearn.estimators.prediction import LinearScores, apply_to_samples
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
@@ -111,7 +111,7 @@ class LinearModel(WeightsInModes, TensorInput):
         self.n_iter_ = fitted.n_iter
         self.objective_ = fitted.objective
         self.dual_gap_ = fitted.gap
-        self.convergence_ = fitted.convergence
+        self.convergence_ = move_to(fitted.convergence, fitted.coef, widest(fitted.coef)["dtype"])
         self._warm_start = fitted.warm_start
         if "confound_coef_" in vars(self):
             del self.confound_coef_
@@ -243,8 +243,8 @@ class TraceNormModel(LinearModel):
             moments = data if self.keep_moments else None
         start = self._warm_start if self.warm_start else None
         fitted = fit_linear(data, spec, settings, start=start, report=reporter(type(self).__name__, self.verbose))
+        warn_of_fit(fitted, settings, type(self).__name__)  # before anything is written: it may be an error to the user
         self._publish(spec, moments, fitted)
-        warn_of_fit(fitted, settings, type(self).__name__)
         return self
 
     def _moments_to_keep(self, samples: Samples, settings: Settings) -> Moments:

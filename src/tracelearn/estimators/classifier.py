@@ -152,7 +152,7 @@ class TraceNormClassifier(PredictsLabels, OnlineModel):
     dual_gap_ : float
         Proven bound on its distance from the optimum, relative to the objective at W = 0; the largest over targets. It holds
         for ``coef_`` as returned: weights of float32 samples are float64 where float32 is too coarse for ``tol``.
-    convergence_ : NumPy array of shape (n_checks, 2)
+    convergence_ : array of shape (n_checks, 2)
         Iteration and largest relative duality gap at every check of the last solve; the last row is ``n_iter_`` and
         ``dual_gap_``.
     mode_ranks_ : array of ints

@@ -73,8 +73,8 @@ class OnlineModel(TraceNormModel):
         settings = settings_of(self)
         name = type(self).__name__
         fitted = fit_linear(moments, spec, settings, start=self._warm_start, report=reporter(name, self.verbose))
-        self._publish(spec, moments, fitted)
         warn_of_fit(fitted, settings, name, rounding=moments.rounding_share)
+        self._publish(spec, moments, fitted)
 
     def _with_more(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any, *, may_grow: bool

@@ -49,11 +49,10 @@ class SearchData:
         return self.spec.classes is not None
 
     @cached_property
-    def order(self) -> Array | None:
-        """The order in which the samples in memory are drawn, so that the order of the rows decides nothing; None if sparse."""
-        if is_sparse(self.searched.rows):
-            return None
-        return canonical_order(to_numpy(self.searched.rows), self.searched.y)
+    def order(self) -> Array:
+        """The order in which the samples in memory are drawn, so that the order of the rows decides nothing."""
+        rows = self.searched.rows
+        return canonical_order(rows if is_sparse(rows) else to_numpy(rows), self.searched.y)
 
     def folds(
         self, cv: Any, groups: Any, random_state: Any, *, repeats: int = 1, split_params: dict[str, Any] | None = None
@@ -67,7 +66,7 @@ class SearchData:
             random_state,
             classifier=self.are_classes,
             repeats=repeats,
-            order=None if self.order is None else self.index[self.order],
+            order=self.index[self.order],
             split_params=split_params,
         )
         return folds.restricted_to(self.index)

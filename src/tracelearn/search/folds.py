@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, Str
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 
-from tracelearn.arrays.array_api import Array
+from tracelearn.arrays.array_api import Array, is_sparse
 from tracelearn.errors import warn
 
 __all__ = ["Folds", "canonical_order", "corrected_error", "draw_samples", "fold_of_sample", "make_folds"]
@@ -264,18 +264,23 @@ def _with_all_classes(
 
 
 def canonical_order(rows: Array, y: Array) -> Array:
-    """Order samples (n, p) by what they are, so that what is drawn from them does not depend on the order they came in.
+    """Order samples (n, p), sparse ones too, by what they are: what is drawn then does not depend on the order they came in.
 
     They are sorted along a fixed direction, which the unit of the samples does not change, and equal ones by their targets.
     """
     places = np.arange(1.0, rows.shape[1] + 1.0)
     direction = np.cos(places * places)
-    step = max(1, _BLOCK_ENTRIES // rows.shape[1])
-    blocks = [rows[start : start + step] for start in range(0, len(rows), step)]
-    values = np.concatenate([(np.asarray(block, dtype=float) - rows[0]) @ direction for block in blocks])
+    n = rows.shape[0]
+    if is_sparse(rows):
+        values = rows @ direction
+        values = values - values[0]
+    else:
+        step = max(1, _BLOCK_ENTRIES // rows.shape[1])
+        blocks = [rows[start : start + step] for start in range(0, n, step)]
+        values = np.concatenate([(np.asarray(block, dtype=float) - rows[0]) @ direction for block in blocks])
     scale = np.std(values)
-    values = np.round(values / (scale * _ROUNDED)) if scale > 0 else np.zeros(len(rows))
-    targets = np.asarray(y).reshape(len(rows), -1)
+    values = np.round(values / (scale * _ROUNDED)) if scale > 0 else np.zeros(n)
+    targets = np.asarray(y).reshape(n, -1)
     keys = [np.unique(column, return_inverse=True)[1] for column in targets.T]
     return np.lexsort([*keys, values])
 

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy, widest
 from tracelearn.errors import InputError
 from tracelearn.estimators.base import LinearModel, TraceNormModel, reader_of
 from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
@@ -160,11 +160,11 @@ class LinearCV(RoutesToSplitter, LinearModel):
             settings = self._settings(float(best.path.alphas[point]), best.ridge, best.mode_weights)
             report = reporter(type(self).__name__, self.verbose)
             fitted = fit_linear(data.samples, data.spec, settings, report=report)
-            self._publish(data.spec, None, fitted)
-            self._publish_choice(best, point, data.samples)
         warn_of_fit(fitted, settings, type(self).__name__.removesuffix("CV"))
         if point == best.path.best:
             warn_of_rising_end(best.path.end, "alpha", float(best.path.alphas[point]))
+        self._publish(data.spec, None, fitted)
+        self._publish_choice(best, point, data.samples)
         return self
 
     def _candidates(self, data: SearchData, folds: Folds, targets: Targets) -> list[_Candidate]:
@@ -228,10 +228,11 @@ class LinearCV(RoutesToSplitter, LinearModel):
         self.alpha_ = float(path.alphas[point])  # one for all targets
         self.ridge_ = best.ridge
         self.mode_weights_ = best.mode_weights
-        self.alphas_ = path.alphas
-        self.score_path_ = path.scores
-        self.score_path_mean_ = path.means
-        self.score_path_se_ = path.errors
+        wide = widest(self.coef_)["dtype"]
+        self.alphas_ = move_to(path.alphas, self.coef_, wide)
+        self.score_path_ = move_to(path.scores, self.coef_, wide)
+        self.score_path_mean_ = move_to(path.means, self.coef_, wide)
+        self.score_path_se_ = move_to(path.errors, self.coef_, wide)
         self.best_score_ = float(path.means[point])
         self.best_score_se_ = float(path.errors[point])
         self._training = samples
