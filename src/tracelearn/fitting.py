@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, same_place, to_numbers
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, same_place, to_numbers
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import warn
@@ -212,7 +212,7 @@ def fit_linear(
         objective=float(xp.sum(solution.objective)),
         gap=gap,
         n_iter=solution.n_iter,
-        convergence=_gap_curve([*checks, (solution.n_iter, gap)]),
+        convergence=move_to(_gap_curve([*checks, (solution.n_iter, gap)]), W, W.dtype),
         warm_start=WarmStart(solution, problems.penalty, loss, spec.n_targets),
     )
 

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, available_memory, move_to, to_numbers, widest
+from tracelearn.arrays.array_api import Array, array_namespace, available_memory, to_numbers
 from tracelearn.estimators.prediction import LinearScores, apply_to_samples
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
@@ -111,7 +111,7 @@ class LinearModel(WeightsInModes, TensorInput):
         self.n_iter_ = fitted.n_iter
         self.objective_ = fitted.objective
         self.dual_gap_ = fitted.gap
-        self.convergence_ = move_to(fitted.convergence, fitted.coef, widest(fitted.coef)["dtype"])
+        self.convergence_ = fitted.convergence
         self._warm_start = fitted.warm_start
         if "confound_coef_" in vars(self):
             del self.confound_coef_

@@ -202,7 +202,7 @@ class ConvergenceDisplay:
         ax : matplotlib axes, default=None
             None makes a figure.
         """
-        return cls(convergence=check_model(estimator, "convergence_"), tol=estimator.tol).plot(ax)
+        return cls(convergence=to_numpy(check_model(estimator, "convergence_")), tol=estimator.tol).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.fitting import Fitted, Settings
 from tracelearn.samples.reading import Spec
 from tracelearn.search.choice import Choice
@@ -75,6 +75,7 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
     path = choice.path
     point = choice.point
     names = choice.blend.names
+    like = task.targets.codes  # attributes that are arrays are of the library of the samples
     score, error = corrected_score(choice, task)
     results, row = cv_results(choice)
     attributes = {
@@ -82,10 +83,10 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
         "ridge_": choice.ridge,
         "loss_": settings.loss.name,
         "view_shares_": choice.shares or dict.fromkeys(names, 1.0 / len(names)),
-        "alphas_": path.alphas,
-        "ridges_": path.ridges,
-        "score_path_": path.scores,
-        "score_path_se_": path.errors,
+        "alphas_": move_to(path.alphas, like, like.dtype),
+        "ridges_": move_to(path.ridges, like, like.dtype),
+        "score_path_": move_to(path.scores, like, like.dtype),
+        "score_path_se_": move_to(path.errors, like, like.dtype),
         "raw_score_": float(path.means[point]),
         "best_score_": score,
         "best_score_se_": error,

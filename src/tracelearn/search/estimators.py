@@ -227,8 +227,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         if self.scoring is None and isinstance(self.cv, Integral) and isinstance(self.views, str):
             repeats = int(np.clip(round(_HELD_OUT / len(data.index)), 1, _MOST_REPEATS))
         folds = data.folds(self.cv, groups, self.random_state, repeats=repeats, split_params=split_params)
-        if data.order is not None:
-            warn_of_copies_and_outliers(data, folds.first_repeat(), data.order)
+        warn_of_copies_and_outliers(data, folds.first_repeat(), data.order)
         loss_is_open = isinstance(self.loss, str) and self.loss == "auto" and data.confounds is None
         rules = Rules(
             alphas=self.alphas,
