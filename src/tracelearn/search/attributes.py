@@ -97,10 +97,10 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
         "n_folds_": len(task.folds.first_repeat()),
     }
     if choice.class_map is not None:
-        attributes["class_map_"] = choice.class_map
+        attributes["class_map_"] = move_to(choice.class_map, like, like.dtype)
     if choice.calibration is not None:
         attributes["calibration_slope_"] = choice.calibration.slope
-        attributes["calibration_offsets_"] = choice.calibration.offsets
+        attributes["calibration_offsets_"] = move_to(choice.calibration.offsets, like, like.dtype)
     if not task.targets.are_classes and choice.n_searched == task.n_samples:
         residuals = held_out_residuals(choice)
         if residuals is not None:
