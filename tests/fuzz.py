@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 import warnings
-import zipfile
 from functools import partial
 from pathlib import Path
 
@@ -99,8 +98,6 @@ def make_seeds(folder):
     stream([(X, y)], TraceNormRegressor(alpha=0.1), refresh_samples=60, checkpoint=folder / "run")
     np.savez(folder / "stored.npz", X=X, y=y)
     np.savez_compressed(folder / "deflated.npz", X=X.astype(np.float32), y=names)
-    np.save(folder / "c.npy", X)
-    np.save(folder / "fortran.npy", np.asfortranarray(X))
     seeds = {
         "model": [
             folder / "regressor.tracelearn",
@@ -121,169 +118,8 @@ def make_seeds(folder):
         "value": sorted(folder.glob("*.tracelearn")),
         "moments": [folder / "moments.tracelearn"],
         "checkpoint": list((folder / "run").glob("checkpoint-*")),
-        "npz": [folder / "stored.npz", folder / "deflated.npz"],
-        "npy": [folder / "c.npy", folder / "fortran.npy"],
     }
-    makers = {
-        "hdf5": _hdf5_seeds,
-        "parquet": _parquet_seeds,
-        "csv": _csv_seeds,
-        "arrow": _arrow_seeds,
-        "mat": _mat_seeds,
-        "mne": _mne_seeds,
-        "nifti": _nifti_seeds,
-        "images": _image_seeds,
-        "zarr": _zarr_seeds,
-    }
-    for kind, make in makers.items():
-        with contextlib.suppress(ImportError):
-            seeds[kind] = make(folder, X, y, names)
     return seeds
-
-
-def _wide(X, y):
-    import pyarrow as pa
-
-    return pa.table({"y": y, **{f"a{i}_b{j}": X[:, i, j] for i, j in np.ndindex(X.shape[1:])}})
-
-
-def _csv_seeds(folder, X, y, names):
-    import pyarrow.csv
-
-    pyarrow.csv.write_csv(_wide(X, y), folder / "wide.csv")
-    options = pyarrow.csv.WriteOptions(delimiter=";")
-    pyarrow.csv.write_csv(_wide(X.round(3), names), folder / "text.csv", options)
-    return [folder / "wide.csv", folder / "text.csv"]
-
-
-def _arrow_seeds(folder, X, y, names):
-    import pyarrow as pa
-    import pyarrow.feather
-
-    pyarrow.feather.write_feather(_wide(X, names), folder / "wide.feather", chunksize=25)
-    table = pa.table({"X": X.tolist(), "y": pa.array(names).dictionary_encode()})
-    pyarrow.feather.write_feather(table, folder / "lists.feather", compression="uncompressed")
-    with pa.ipc.new_stream(folder / "stream.arrow", table.schema) as writer:
-        writer.write_table(table, max_chunksize=25)
-    return [folder / "wide.feather", folder / "lists.feather", folder / "stream.arrow"]
-
-
-def _mat_seeds(folder, X, y, names):
-    from scipy.io import savemat
-
-    savemat(folder / "plain.mat", {"X": X, "y": y})
-    savemat(folder / "packed.mat", {"X": X.astype(np.float32), "y": names}, do_compression=True)
-    made = [folder / "plain.mat", folder / "packed.mat"]
-    with contextlib.suppress(ImportError):
-        import h5py
-
-        with h5py.File(folder / "new.mat", "w", userblock_size=512) as file:
-            for name, values in (("X", X), ("y", y[None])):
-                file.create_dataset(name, data=values.T, chunks=True).attrs["MATLAB_class"] = np.bytes_("double")
-        with open(folder / "new.mat", "r+b") as file:
-            file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
-        made.append(folder / "new.mat")
-    return made
-
-
-def _mne_seeds(folder, X, y, names):
-    import mne
-
-    events = np.stack([np.arange(60), np.zeros(60, int), 1 + (y > 0)], 1)
-    epochs = mne.EpochsArray(
-        X, mne.create_info(3, 100.0, "eeg"), events, event_id={"up": 2, "down": 1}, verbose="error"
-    )
-    epochs.save(folder / "small-epo.fif", verbose="error")
-    return [folder / "small-epo.fif"]
-
-
-def _nifti_seeds(folder, X, y, names):
-    import nibabel
-
-    values = np.moveaxis(X, 0, -1)[:, None].astype(np.float32)
-    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), folder / "plain.nii")
-    nibabel.save(nibabel.Nifti1Image((1000 * values).astype(np.int16), np.eye(4)), folder / "packed.nii.gz")
-    nibabel.save(nibabel.Nifti2Image(values, np.eye(4)), folder / "second.nii")
-    return [folder / "plain.nii", folder / "packed.nii.gz", folder / "second.nii"]
-
-
-def _image_seeds(folder, X, y, names):
-    from PIL import Image
-
-    made = []
-    for kind in ("png", "jpg", "tif", "bmp", "gif", "webp"):
-        made.append(folder / f"{kind}-photos")
-        for i, label in enumerate(names[:4]):
-            place = made[-1] / label
-            place.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.uint8(127 + 20 * np.tile(X[i], (3, 4)))).save(place / f"{i}.{kind}")
-    (made[0] / "metadata.csv").write_text("\n".join(["file_name,y", *(f"{names[i]}/{i}.png,{i}" for i in range(4))]))
-    return made
-
-
-def _hdf5_seeds(folder, X, y, names):
-    import h5py
-
-    with h5py.File(folder / "plain.h5", "w") as file:
-        file["X"], file["y"] = X, y
-    with h5py.File(folder / "packed.h5", "w") as file:
-        file.create_dataset("X", data=X, chunks=(20, 3, 2), compression="gzip", fletcher32=True)
-        # Text of fixed length: on damaged text of variable length the HDF5 library itself may loop for ever (SECURITY.md).
-        file["y"] = names.astype("S4")
-    return [folder / "plain.h5", folder / "packed.h5"]
-
-
-def _parquet_seeds(folder, X, y, names):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(X)
-    pq.write_table(pa.table({"X": tensors, "y": y}), folder / "tensors.parquet", row_group_size=25)
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(X.ravel()), 6)
-    pq.write_table(
-        pa.table({"X": lists, "y": pa.array(names).dictionary_encode()}), folder / "lists.parquet", compression="gzip"
-    )
-    pq.write_table(_wide(X, names), folder / "wide.parquet", row_group_size=25)
-    pq.write_table(pa.table({"X": X.tolist(), "y": y}), folder / "nested.parquet")
-    return [folder / f"{name}.parquet" for name in ("tensors", "lists", "wide", "nested")]
-
-
-def _zarr_seeds(folder, X, y, names):
-    import numcodecs
-    import zarr
-    from zarr.codecs import BloscCodec
-
-    ways = {  # every codec that is read, in turn; the shards are format 3
-        "plain": {},
-        "sharded": {"shards": (40, 3, 2), "compressors": BloscCodec(cname="zstd")},
-        **{f"blosc-{name}": {"compressors": numcodecs.Blosc(name)} for name in ("blosclz", "lz4", "zlib", "zstd")},
-        **{
-            codec.codec_id: {"compressors": codec}
-            for codec in (numcodecs.LZ4(), numcodecs.Zstd(), numcodecs.Zlib(), numcodecs.BZ2(), numcodecs.LZMA())
-        },
-        **{
-            codec.codec_id: {"filters": [codec], "compressors": None}
-            for codec in (
-                numcodecs.Delta("<f8"),
-                numcodecs.Shuffle(8),
-                numcodecs.FixedScaleOffset(0.0, 100.0, "<f8", "<i4"),
-                numcodecs.Quantize(3, "<f8"),
-                numcodecs.BitRound(20),
-                numcodecs.fletcher32.Fletcher32(),
-                numcodecs.checksum32.CRC32(),
-                numcodecs.checksum32.Adler32(),
-                numcodecs.checksum32.JenkinsLookup3(),
-            )
-        },
-    }
-    made = []
-    for name, how in ways.items():
-        for version in (3,) if name == "sharded" else (2, 3) if name == "plain" else (2,):
-            made.append(folder / f"{name}{version}.zarr")
-            group = zarr.open_group(made[-1], mode="w", zarr_format=version)
-            group.create_array("X", data=X, chunks=(20, 3, 2), **how)
-            group.create_array("y", data=names if name == "plain" and version == 2 else y, chunks=(60,))
-    return made
 
 
 # --- what is done to them -----------------------------------------------------------------------------------------------
@@ -344,45 +180,6 @@ def _word(data, chance, others):
     )
     start = _place(data, chance)
     return data[:start] + word + data[start + chance.choice((0, len(word))) :]
-
-
-def hostile_npy(chance):
-    """Write a .npy file whose header lies, or that holds pickles."""
-    out = io.BytesIO()
-    if chance.random() < 0.3:
-        np.save(out, np.array([Evil()] * 60, dtype=object), allow_pickle=True)
-        return out.getvalue()
-    shape = chance.choice(
-        ((2**40,), (60, 2**50), (2**62, 2**62), (-1, 6), (60, 0), (), (60, 3, 2), (10**30,), (60,) * 64)
-    )
-    descr = chance.choice(("<f8", "|O", "<U1000000", "|V1000000000", [("a", "<f8")], "<M8[ns]", "<c16", "|b1", "<f2"))
-    header = {"descr": descr, "fortran_order": chance.random() < 0.5, "shape": shape}
-    np.lib.format.write_array_header_2_0(out, header)
-    return out.getvalue() + bytes(chance.randrange(3000))
-
-
-def hostile_npz(chance):
-    """Write a .npz file with lies in it: sizes, names, several entries of one name, an expansion."""
-    out = io.BytesIO()
-    with (
-        warnings.catch_warnings(),
-        zipfile.ZipFile(out, "w", chance.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive,
-    ):
-        warnings.simplefilter("ignore")
-        for name in chance.choice(
-            (("X", "y"), ("X", "X", "y"), ("../X", "X", "y"), ("/nowhere/X", "y"), ("X", "y", "..", ""))
-        ):
-            data = hostile_npy(chance) if chance.random() < 0.5 else _good_npy(name)
-            if chance.random() < 0.1:
-                data += bytes(30_000_000)
-            archive.writestr(f"{name}.npy", data)
-    return mutate(out.getvalue(), chance, [out.getvalue()]) if chance.random() < 0.3 else out.getvalue()
-
-
-def _good_npy(name):
-    out = io.BytesIO()
-    np.save(out, np.ones((60, 3, 2)) if name.endswith("X") else np.arange(60.0))
-    return out.getvalue()
 
 
 def resealed(data, change, chance):
@@ -666,15 +463,11 @@ def make_input(kind, seeds, folder, chance, replacement):
         hostile_folder(path, chance)
         return path
     data = seed.read_bytes()
-    if kind in ("mat", "hdf5", "mne", "checkpoint") and chance.random() < 0.05:
+    if kind == "checkpoint" and chance.random() < 0.05:
         path.write_bytes(data)
         refer_elsewhere(kind, path, chance)
         return path
-    if kind == "npy" and chance.random() < 0.4:
-        data = hostile_npy(chance)
-    elif kind == "npz" and chance.random() < 0.4:
-        data = hostile_npz(chance)
-    elif kind == "value":
+    if kind == "value":
         data = resealed(data, partial(replaced, replacement=replacement), chance)
     elif kind == "command":
         data = resealed(data, one_change, chance)

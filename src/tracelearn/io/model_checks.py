@@ -348,9 +348,30 @@ def _check_search(model: TensorRegressor | TensorClassifier) -> None:
     expect(_is_array(scores) and scores.ndim == 2 and len(scores) == n_alphas > 0, "scores of other alphas")
     expect(_is_array(model.score_path_se_) and model.score_path_se_.shape == (n_alphas,), "errors of other scores")
     expect(len(model.ridges_) == n_alphas, "ridges of other alphas")
+    _check_trials(model.views_tried_)
+    expect(isinstance(model.cv_results_, dict) and "params" in model.cv_results_, "results without parameters")
+    expect(all(isinstance(params, dict) for params in model.cv_results_["params"]), "parameters that are none")
     n_rows = len(model.cv_results_["params"])
     expect(all(len(column) == n_rows for column in model.cv_results_.values()), "results of several lengths")
     expect(model.best_index_ < n_rows and isinstance(model.best_params_, dict), "a choice that is none")
+
+
+def _check_trials(table: Any) -> None:
+    """Check the columns of the table of all views and paths that were tried."""
+    kinds = {
+        "views": str,
+        "path": str,
+        "reason": str,
+        "taken": bool,
+        "score": float,
+        "score_se": float,
+        "seconds": float,
+    }
+    expect(isinstance(table, dict) and kinds.keys() <= table.keys(), "a table of what was tried without its columns")
+    for name, kind in kinds.items():
+        column = table[name]
+        expect(isinstance(column, list) and len(column) == len(table["views"]), "columns of several lengths")
+        expect(all(type(value) is kind for value in column), f"a column {name} that cannot be")
 
 
 def _check_residuals(residuals: HeldOutResiduals) -> None:

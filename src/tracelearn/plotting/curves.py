@@ -215,7 +215,7 @@ class ConvergenceDisplay:
             axes.set_ylim(0.1 * self.tol, 10.0 * self.tol)  # there is nothing to scale the axis by
         (self.line_,) = axes.plot(iterations, gaps, label="relative duality gap", **looks)
         axes.axhline(self.tol, label=f"tol = {self.tol:g}", **LIMIT)
-        last = max(float(iterations[-1]), 1.0)
+        last = float(np.max(iterations, initial=1.0))
         axes.set_xlim(-0.02 * last, 1.02 * last)
         whole_ticks(axes.xaxis)
         _finish(axes, "iteration", "relative duality gap")
