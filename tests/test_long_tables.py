@@ -112,7 +112,9 @@ def test_columns_of_a_table_in_memory_can_be_read(series):
     table = long_table(X, y).drop_columns(["rec", "t"])
     source = open_source(table, target="label", ignore=("subject",))
     assert_array_equal(source.column("subject"), np.repeat(np.arange(N) // 3, TIMES))
-    with pytest.raises(ValueError, match=r"^Expected a column of the table, which are .*, got 'session'"):
+    with pytest.raises(
+        ValueError, match=r"^Expected column to be one of the names in 'the table in memory', .*, got 'session'"
+    ):
         source.column("session")
 
 

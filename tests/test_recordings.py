@@ -143,7 +143,7 @@ def test_numbers_that_are_stored_with_a_scale_are_scaled(volumes, tmp_path):
     assert_array_equal(read(source)[0], expected)
 
 
-def test_a_mask_leaves_a_box_or_voxels_in_a_row(volumes, tmp_path):
+def test_a_mask_leaves_the_box_around_it(volumes, tmp_path):
     used = np.zeros((5, 4, 3), np.uint8)
     used[1:4, 2, 1:] = 1
     used[2, 2, 1] = 0
@@ -154,9 +154,6 @@ def test_a_mask_leaves_a_box_or_voxels_in_a_row(volumes, tmp_path):
     box = open_source(path, target=tmp_path / "y.npy", mask=mask, block_bytes=200)
     assert box.sample_shape == (3, 1, 2)
     assert_array_equal(read(box)[0], np.where(used, whole, 0)[:, 1:4, 2:3, 1:])
-    rows = open_source(path, target=tmp_path / "y.npy", mask=mask, flat=True, block_bytes=200)
-    assert rows.sample_shape == (5,)
-    assert_array_equal(read(rows)[0], whole[:, used.astype(bool)])
     assert TraceNormClassifier().fit(box).sample_shape_ == (3, 1, 2)
 
 
@@ -166,7 +163,6 @@ def test_volumes_and_masks_that_do_not_fit_are_one_sentence(volumes, tmp_path):
         ({"mask": save(np.zeros((5, 4, 3), np.uint8), tmp_path / "none.nii")}, "Expected voxels in the mask"),
         ({"mask": save(np.ones((4, 4, 3), np.uint8), tmp_path / "small.nii")}, "on the grid of the samples"),
         ({"mask": save(np.ones((5, 4, 3), np.uint8), tmp_path / "far.nii", 2 * np.eye(4))}, "the same affine"),
-        ({"flat": True}, "Expected a mask with flat=True"),
         ({"sample_axis": 1}, "Expected sample_axis only with files that have one"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -176,7 +176,7 @@ FILES = [
     "nifti",
     "address",
 ]
-ONCE = {name for name in SOURCES if "generator" in name or "one sample" in name or "stream" in name}
+ONCE = {name for name in SOURCES if "generator" in name or "one sample" in name}
 
 
 @pytest.fixture(scope="module")

@@ -389,9 +389,6 @@ def _reading(
     ] = None,
     time: Annotated[str | None, typer.Option(help="With --sample: the column that counts time.")] = None,
     mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
-    flat: Annotated[
-        bool, typer.Option("--flat", help="The voxels of the mask as a vector, not the box around it.")
-    ] = False,
 ) -> dict[str, Any]:
     """Gather what is said about the file of the samples."""
     ignored = () if ignore is None else tuple(name.strip() for name in ignore.split(","))
@@ -403,7 +400,6 @@ def _reading(
         "sample": sample,
         "time": time,
         "mask": mask,
-        "flat": flat,
     }
 
 

@@ -8,7 +8,7 @@ sliced. Options that only some formats have are its other parameters. The reader
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from tracelearn.io.places import IMAGE_SUFFIXES, Place, place_of, visible_files
 from tracelearn.io.safety import check_dtype, check_folder, one_sentence
 from tracelearn.optional import require
 
-__all__ = ["FORMATS", "DataFile", "Format", "open_file"]
+__all__ = ["FORMATS", "DataFile", "Format", "open_file", "table_in_memory"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ FORMATS = (
     Format("arrow", (".arrow", ".feather"), is_table=True, has_addresses=True),
     Format("mat", (".mat",), ("sample_axis",)),
     Format("mne", (".fif",)),
-    Format("nifti", (".nii", ".nii.gz"), ("mask", "flat")),
+    Format("nifti", (".nii", ".nii.gz"), ("mask",)),
     Format("images", ()),
 )
 _ADVICE = {".txt": "if it is a table, call it .csv or .tsv"} | dict.fromkeys(
@@ -56,26 +56,39 @@ _ADVICE = {".txt": "if it is a table, call it .csv or .tsv"} | dict.fromkeys(
 
 @dataclass(frozen=True, eq=False)
 class DataFile:
-    """A file or folder, and the names in it: None for one array without a name. Tables have a schema."""
+    """A file, a folder or a table in memory, and the names in it: None for one array without a name.
 
-    place: Place
+    Tables have a schema, and ``open_table(columns)``, which opens some of their columns.
+    """
+
+    place: Place | str  # or what errors call a table in memory
     format: Format
     names: tuple[str, ...] | None
     schema: Any = None
+    open_table: Callable[..., Any] | None = None
 
     def column(self, name: Any, sample_axis: int = 0, **options: Any) -> Column:
         """Open an array of the file, one or several columns of a table, or for ``name=None`` the only array."""
         title = f"'{name}' of '{self.place}'" if isinstance(name, str) else f"'{self.place}'"
         with one_sentence(self.place):
-            if self.format.is_table:
-                column: Column = require("tracelearn.io.tables", self.format.reader).table_column(
-                    self.format.reader, self.place, name
-                )
+            if self.open_table is not None:
+                tables = require("tracelearn.io.tables", self.format.reader)
+                names = (name,) if isinstance(name, str) else name
+                column: Column = tables.column_of_table(self.open_table(names), name)
             else:
                 open_array = partial(_reader_of(self.format).open_array, self.place, name, **options)
                 column = column_of_array(open_array, title, sample_axis)
         check_dtype(title, column.dtype)
         return replace(column, read=partial(_read_in_one_sentence, column.read, self.place))
+
+
+def table_in_memory(rows: Any) -> DataFile:
+    """Read a table, or the rows of a query, whatever hands them out as an Arrow stream."""
+    tables = require("tracelearn.io.tables", "arrow")
+    table = require("pyarrow", "arrow").table(rows)
+    open_table = partial(tables.table_of_rows, table)
+    arrow = next(format_ for format_ in FORMATS if format_.reader == "arrow")
+    return DataFile("the table in memory", arrow, tuple(table.schema.names), table.schema, open_table)
 
 
 def open_file(path: Any) -> DataFile:
@@ -102,8 +115,9 @@ def open_file(path: Any) -> DataFile:
     reader = _reader_of(format_of_file)
     with one_sentence(place):
         if format_of_file.is_table:
-            schema = reader.open_table(place).schema
-            return DataFile(place, format_of_file, tuple(schema.names), schema)
+            open_table = partial(reader.open_table, place)
+            schema = open_table().schema
+            return DataFile(place, format_of_file, tuple(schema.names), schema, open_table)
         names = reader.names(place)
         return DataFile(place, format_of_file, None if names is None else tuple(names))
 
@@ -132,6 +146,6 @@ def _format_of(place: Place) -> Format | None:
     return by_reader["images"] if visible_files(place, IMAGE_SUFFIXES) else None
 
 
-def _read_in_one_sentence(read: Any, place: Place, start: int, rows: int) -> Iterator[NDArray[Any]]:
+def _read_in_one_sentence(read: Any, place: Place | str, start: int, rows: int) -> Iterator[NDArray[Any]]:
     with one_sentence(place):
         yield from read(start, rows)

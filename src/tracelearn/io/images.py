@@ -56,8 +56,9 @@ def _table(folder: Path) -> Path:
 
 def _column(folder: Path, name: str) -> NDArray[Any]:
     """Read a column of the table of labels."""
-    tables = require("tracelearn.io.tables", "csv")
-    values: NDArray[Any] = tables.table_column("csv", _table(folder), name).values(f"'{name}' of '{_table(folder)}'")
+    table = require("tracelearn.io.csv", "csv").open_table(_table(folder), (name,))
+    column = require("tracelearn.io.tables", "csv").column_of_table(table, name)
+    values: NDArray[Any] = column.values(f"'{name}' of '{_table(folder)}'")
     return values.astype(str) if values.dtype.kind == "O" else values
 
 

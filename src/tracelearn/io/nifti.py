@@ -1,4 +1,4 @@
-"""NIfTI images: samples are volumes along the fourth axis, whole, the box around a mask, or the voxels of a mask in a row."""
+"""NIfTI images: samples are volumes along the fourth axis, whole, or the box around a mask."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def names(path: Path) -> None:
 
 
 @contextmanager
-def open_array(path: Path, name: None, mask: str | Path | None = None, flat: bool = False) -> Iterator[_Volumes]:
-    """Open the volumes of an image: whole, cut to the box around a mask, or with ``flat`` the voxels of the mask in a row."""
+def open_array(path: Path, name: None, mask: str | Path | None = None) -> Iterator[_Volumes]:
+    """Open the volumes of an image, whole or cut to the box around a mask."""
     # The file stays open during a pass: one that is compressed would be read from its beginning for every block.
     image: Any = nibabel.load(path, keep_file_open=True)
     refuse(
@@ -32,33 +32,26 @@ def open_array(path: Path, name: None, mask: str | Path | None = None, flat: boo
         f"Expected four axes in '{path}', the fourth of which counts samples, got shape {image.shape}: stack volumes with "
         "nibabel.concat_images.",
     )
-    refuse(
-        flat and mask is None,
-        "Expected a mask with flat=True, got none: name the image with open_source(path, mask=...).",
-    )
     if mask is None:
-        yield _Volumes(image, (slice(None),) * 3, None, flat)
+        yield _Volumes(image, (slice(None),) * 3, None)
     else:
         voxels = _read_mask(Path(mask), image)
         box = _box_around(voxels)
-        yield _Volumes(image, box, voxels[box], flat)
+        yield _Volumes(image, box, voxels[box])
 
 
 @dataclass(frozen=True)
 class _Volumes:
-    """Volumes of an image, cut to a box; voxels outside the mask are zero or, with ``flat``, left out."""
+    """Volumes of an image, cut to a box; voxels outside the mask are zero."""
 
     image: Any
     box: tuple[slice, ...]
     mask: NDArray[np.bool_] | None
-    flat: bool
 
     @property
     def shape(self) -> tuple[int, ...]:
-        n_volumes = self.image.shape[3]
-        if self.mask is None:
-            return n_volumes, *self.image.shape[:3]
-        return (n_volumes, int(self.mask.sum())) if self.flat else (n_volumes, *self.mask.shape)
+        sizes = self.image.shape[:3] if self.mask is None else self.mask.shape
+        return self.image.shape[3], *sizes
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -68,8 +61,6 @@ class _Volumes:
 
     def __getitem__(self, index: tuple[slice]) -> NDArray[Any]:
         volumes = self.image.dataobj[(*self.box, *index)].astype(self.dtype, copy=False)
-        if self.flat:
-            return np.asarray(volumes[self.mask].T)
         samples: NDArray[Any] = np.moveaxis(volumes, 3, 0)
         return samples if self.mask is None else np.where(self.mask, samples, self.dtype.type(0))
 

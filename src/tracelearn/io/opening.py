@@ -8,10 +8,9 @@ from typing import Any
 
 from tracelearn.errors import refuse
 from tracelearn.io.columns import side_by_side
-from tracelearn.io.formats import open_file
+from tracelearn.io.formats import open_file, table_in_memory
 from tracelearn.io.lazy import column_of_values, column_of_weights, is_lazy
-from tracelearn.io.sources import Choice, source_of_file, source_of_series
-from tracelearn.optional import require
+from tracelearn.io.sources import Choice, source_of_file
 from tracelearn.samples import iterables
 from tracelearn.samples.source import Source
 
@@ -30,7 +29,6 @@ def open_source(
     sample: str | None = None,
     time: str | None = None,
     mask: str | os.PathLike[str] | None = None,
-    flat: bool = False,
     block_bytes: int | None = None,
 ) -> Source:
     """Open a file of samples to learn from it block by block.
@@ -39,7 +37,8 @@ def open_source(
     ----------
     path : str, path or table
         A file or a folder of one of :doc:`these formats </files>`, or an address of fsspec, such as ``s3://bucket/data.parquet``.
-        Or a table in memory or from a database: anything that provides an Arrow stream, as DuckDB, polars and pyarrow do.
+        Or a table in memory or the result of a query: anything that provides an Arrow stream, as DuckDB, polars and pyarrow do.
+        A query is read whole.
     samples : str or sequence of str
         Name of the samples: an array or dataset of shape (n_samples, I1, ..., IN), or a column of tensors or lists of
         numbers. Where a table has no such column, every other column is one entry of a sample: names such as ``ch1_t20``
@@ -63,8 +62,6 @@ def open_source(
         within each sample. Such a table is read whole.
     mask : str or path, optional
         NIfTI image of the voxels to use. Samples are the box around them, and zero outside of the mask.
-    flat : bool
-        Whether samples are the voxels of the mask in a row, instead of the box.
     block_bytes : int, optional
         Size of a block of samples; the smaller of 16 MiB and an eighth of the free memory by default. Blocks are whole
         samples and whole chunks, and so can be larger.
@@ -99,14 +96,9 @@ def open_source(
         sample is not None and tensor_shape is not None,
         "Expected tensor_shape=None with sample and time, which give the shape, got a shape: leave it out.",
     )
-    options = {"sample_axis": sample_axis, "mask": mask, "flat": flat or None}
+    options = {"sample_axis": sample_axis, "mask": mask}
     options = {name: value for name, value in options.items() if value is not None}
-    if not isinstance(path, str | os.PathLike):
-        refuse(options, f"Expected {next(iter(options), '')} only with files that have one, got a table: leave it out.")
-        return _source_of_rows(
-            path, samples, target, weight, tensor_shape=tensor_shape, ignore=ignore, sample=sample, time=time
-        )
-    file = open_file(path)
+    file = open_file(path) if isinstance(path, str | os.PathLike) else table_in_memory(path)
     for option in options:
         refuse(
             option not in file.format.options,
@@ -114,9 +106,7 @@ def open_source(
         )
     if file.names is None and target == "y":
         target = None
-    if sample is not None and time is not None:
-        return source_of_series(file, samples, target, weight, sample, time, ignore=ignore, block_bytes=block_bytes)
-    choice = Choice(samples, target, weight, tensor_shape, tuple(ignore), options)
+    choice = Choice(samples, target, weight, tensor_shape, tuple(ignore), sample, time, options)
     return source_of_file(file, choice, block_bytes)
 
 
@@ -136,8 +126,8 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
     if isinstance(X, Source):
         _refuse_targets("a source", y, sample_weight)
         return X
-    if isinstance(X, str | os.PathLike):
-        file = open_file(X)
+    if isinstance(X, str | os.PathLike) or _is_table(X, y):
+        file = open_file(X) if isinstance(X, str | os.PathLike) else table_in_memory(X)
         if y is None and file.names is not None and "y" in file.names:
             y = "y"
         return source_of_file(file, Choice("X", y, sample_weight))
@@ -145,8 +135,6 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
         samples = column_of_values(X, "X")
         targets = None if y is None else column_of_values(y, "y")
         return side_by_side(samples, targets, column_of_weights(sample_weight, samples.n_rows))
-    if _is_stream_of_rows(X, y):
-        return _source_of_rows(X, "X", y, sample_weight)
     is_dataset = _is_dataset(X)
     if is_dataset or _is_iterable_of_blocks(X):
         _refuse_targets("an iterable of blocks", y, sample_weight)
@@ -162,11 +150,9 @@ def _is_dataset(X: Any) -> bool:
     return any(f"{kind.__module__}.{kind.__name__}" == "torch.utils.data.dataset.Dataset" for kind in type(X).__mro__)
 
 
-def _is_stream_of_rows(X: Any, y: Any) -> bool:
+def _is_table(X: Any, y: Any) -> bool:
     """Tell whether X is a table; what NumPy can convert is taken as an array, unless the targets are given by name."""
-    if hasattr(X, "__arrow_c_stream__"):
-        return isinstance(y, str) or not hasattr(X, "__array__")
-    return isinstance(y, str) and hasattr(X, "__next__")  # record batches one by one, as Spark hands them out
+    return hasattr(X, "__arrow_c_stream__") and (isinstance(y, str) or not hasattr(X, "__array__"))
 
 
 def _is_iterable_of_blocks(X: Any) -> bool:
@@ -189,9 +175,3 @@ def _refuse_targets(kind: str, y: Any, sample_weight: Any) -> None:
             f"Expected {name}=None with {kind}, which brings its own targets and weights, got "
             f"{type(value).__name__}: put them into the blocks, or name them in open_source.",
         )
-
-
-def _source_of_rows(X: Any, samples: Any, y: Any, weight: Any, **options: Any) -> Source:
-    """Make a source of a table in memory or of a query, with pyarrow."""
-    source: Source = require("tracelearn.io.rows", "arrow").source_of_rows(X, samples, y, weight, **options)
-    return source

@@ -58,7 +58,7 @@ def check_memory(name: str, shape: Sequence[int], dtype: np.dtype[Any], advice: 
 
 
 @contextmanager
-def one_sentence(path: Place) -> Iterator[None]:
+def one_sentence(path: Place | str) -> Iterator[None]:
     """Turn whatever a library raises for a damaged file into one sentence."""
     try:
         yield

@@ -19,12 +19,12 @@ from tracelearn.errors import InputError, refuse
 from tracelearn.io.columns import Column, reshaped, side_by_side
 from tracelearn.io.formats import DataFile, open_file
 from tracelearn.io.lazy import column_of_values, column_of_weights
-from tracelearn.io.places import Place, place_of
+from tracelearn.io.places import place_of
 from tracelearn.io.series import series_source
 from tracelearn.optional import require
 from tracelearn.samples.source import Source
 
-__all__ = ["Choice", "source_of_file", "source_of_series"]
+__all__ = ["Choice", "source_of_file"]
 
 _ROWS_EXAMINED = 100  # for columns that are no measurements
 _ROWS_OF_RUNS = 10_000  # for recordings
@@ -40,11 +40,15 @@ class Choice:
     weight: Any
     tensor_shape: Sequence[int] | None = None
     ignore: tuple[str, ...] = ()
+    sample: str | None = None
+    time: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def source_of_file(file: DataFile, choice: Choice, block_bytes: int | None = None) -> Source:
     """Make a source of what was chosen in a file."""
+    if choice.sample is not None and choice.time is not None:
+        return _source_of_series(file, choice, choice.sample, choice.time, block_bytes)
     if file.schema is not None:
         targets = _column_for(file, choice.target, "target")  # first: a misspelt name is refused
         X = _samples_of_table(file, choice, targets)
@@ -58,33 +62,24 @@ def source_of_file(file: DataFile, choice: Choice, block_bytes: int | None = Non
         weights = column_of_weights(choice.weight, X.n_rows)
     name = f"'{file.place if file.names is None else choice.samples}'"
     source = side_by_side(X, targets, weights, block_bytes=block_bytes, name=name)
-    return replace(source, column=partial(_read_column, file.place, X.n_rows))
+    return replace(source, column=partial(_read_column, file, X.n_rows))
 
 
-def source_of_series(
-    file: DataFile,
-    samples: str | Sequence[str],
-    target: Any,
-    weight: Any,
-    sample: str,
-    time: str,
-    *,
-    ignore: Sequence[str],
-    block_bytes: int | None,
-) -> Source:
-    """Make a source of series from a file with one reading in each row; parameters as in `open_source`."""
+def _source_of_series(file: DataFile, choice: Choice, sample: str, time: str, block_bytes: int | None) -> Source:
+    """Make a source of series from a table with one reading in each row."""
     refuse(
         file.schema is None,
         f"Expected sample and time with a table of one reading in each row, got '{file.place}', which is none: leave them out.",
     )
     tables = require("tracelearn.io.tables", file.format.reader)
-    for name, role in ((sample, "sample"), (time, "time"), (target, "target"), (weight, "weight")):
+    roles = {"sample": sample, "time": time, "target": choice.target, "weight": choice.weight}
+    for role, name in roles.items():
         if name is not None:
             _check_name(file, name, role)
     title = f"'{file.place}'"
-    channels = tables.choose_columns(file.schema, samples, (sample, time, target, weight), ignore, title)
+    channels = tables.choose_columns(file.schema, choice.samples, roles.values(), choice.ignore, title)
     tables.refuse_text(file.schema, channels, title, partial(_example_of_text, file))
-    return series_source(file.column, channels, sample, time, target, weight, block_bytes)
+    return series_source(file.column, channels, sample, time, choice.target, choice.weight, block_bytes)
 
 
 def _samples_of_arrays(file: DataFile, choice: Choice) -> Column:
@@ -120,10 +115,10 @@ def _warn_of_recordings(file: DataFile, targets: Column, other_roles: set[str]) 
     tables = require("tracelearn.io.tables", file.format.reader)
     names = [name for name in tables.columns_of_identifiers(file.schema) if name not in other_roles]
     names = names[:_COLUMNS_OF_RUNS]
-    if not names:
+    if not names or file.open_table is None:
         return
     with suppress(ValueError, OSError):  # what cannot be read is reported when it is
-        columns = tables.first_values(file.format.reader, file.place, names, _ROWS_OF_RUNS)
+        columns = tables.first_values(file.open_table(), names, _ROWS_OF_RUNS)
         y = targets.head(_ROWS_OF_RUNS)
         n = min(len(y), len(columns[0]))
         tables.warn_of_long_table(names, [values[:n] for values in columns], y[:n])
@@ -219,9 +214,9 @@ def _column_of_other_file(file: DataFile, name: str, value: str, role: str) -> C
     return file.column(None if file.names is None else file.names[0])
 
 
-def _read_column(path: Place, n_samples: int, name: str) -> NDArray[Any]:
+def _read_column(file: DataFile, n_samples: int, name: str) -> NDArray[Any]:
     """Read one value for each sample of a file into memory."""
-    column = _named_column(open_file(path), name, "column")
+    column = _named_column(file, name, "column")
     refuse(
         column.n_rows != n_samples,
         f"Expected one value of '{name}' for each sample, got {n_samples} samples and {column.n_rows} values: choose another.",

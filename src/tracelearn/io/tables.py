@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
-from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -18,7 +17,6 @@ from pyarrow import types
 from tracelearn.errors import InputError, refuse, warn
 from tracelearn.io.arrow_values import Name, is_number, is_text, layout, to_array
 from tracelearn.io.columns import Column, until_rows
-from tracelearn.io.places import Place
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.names import grid, subset_of_one_kind
 
@@ -32,7 +30,7 @@ __all__ = [
     "from_row",
     "refuse_text",
     "sample_entries",
-    "table_column",
+    "table_of_rows",
     "warn_of_columns",
     "warn_of_long_table",
 ]
@@ -58,13 +56,11 @@ class Table:
     batches: Callable[[Sequence[str], int, int], Iterator[Any]]
 
 
-def table_column(reader: str, place: Place, name: Name) -> Column:
-    """Open a column of a table, or several whose values are the entries of one sample.
-
-    ``reader`` is the module of this package that opens the format.
-    """
-    names = (name,) if isinstance(name, str) else name
-    return column_of_table(import_module(f"tracelearn.io.{reader}").open_table(place, names), name)
+def table_of_rows(rows: Any, columns: Sequence[str] = ()) -> Table:
+    """Make a `Table` of a table of pyarrow; ``columns`` need no preparation."""
+    return Table(
+        rows.schema, len(rows), lambda names, start, size: from_row(rows.select(names).to_batches(size), start)
+    )
 
 
 def column_of_table(table: Table, name: Name) -> Column:
@@ -92,9 +88,8 @@ def columns_of_identifiers(schema: Any) -> list[str]:
     return [name for name, kind in kinds.items() if types.is_integer(kind) or is_text(kind)]
 
 
-def first_values(reader: str, place: Place, names: Sequence[str], rows: int) -> list[NDArray[Any]]:
-    """Read the first rows of some columns, without counting the rows of the table."""
-    table: Table = import_module(f"tracelearn.io.{reader}").open_table(place)
+def first_values(table: Table, names: Sequence[str], rows: int) -> list[NDArray[Any]]:
+    """Read the first rows of some columns."""
     batches = list(until_rows(table.batches(names, 0, rows), rows))
     layouts = {name: layout(table.schema, name) for name in names}
     return [
@@ -133,8 +128,8 @@ def sample_entries(
     reserved: Iterable[str | None],
     tensor_shape: Sequence[int] | None,
     place: str,
-    ignore: Sequence[str] = (),
-    example_of: Callable[[str], str] = lambda name: "",
+    ignore: Sequence[str],
+    example_of: Callable[[str], str],
 ) -> Entries:
     """Choose the columns of the samples.
 
