@@ -170,16 +170,12 @@ def pairwise_grams(
             grams[i] += _gram_of_block(rows, weight, single=single)
             sums[i] = sums[i] + weight @ rows
             totals[i] = totals[i] + xp.sum(weight)
-    inside = xp.zeros((K - 1, q, K - 1, q), **kind)
-    cross = xp.zeros((K - 1, q, K - 1), **kind)
-    corner = xp.zeros((K - 1, K - 1), **kind)
-    for (k, m), gram, row, total in zip(pairs, grams, sums, totals, strict=True):
-        difference = contrasts[k, :] - contrasts[m, :]
-        square = difference[:, None] * difference[None, :]
-        inside = inside + square[:, None, :, None] * gram[None, :, None, :]
-        cross = cross + square[:, None, :] * row[None, :, None]
-        corner = corner + square * total
-    return inside, cross, corner
+    differences = xp.stack([contrasts[k, :] - contrasts[m, :] for k, m in pairs])
+    squares = xp.reshape(differences[:, :, None] * differences[:, None, :], (len(pairs), -1)).T
+    inside = xp.reshape(squares @ xp.reshape(xp.stack(grams), (len(pairs), -1)), (K - 1, K - 1, q, q))
+    cross = xp.reshape(squares @ xp.stack(sums), (K - 1, K - 1, q))
+    corner = xp.reshape(squares @ xp.stack(totals), (K - 1, K - 1))
+    return xp.permute_dims(inside, (0, 2, 1, 3)), xp.permute_dims(cross, (0, 2, 1)), corner
 
 
 def _gram_of_block(rows: Any, weight: Array, *, single: bool) -> Array:
