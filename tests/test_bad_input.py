@@ -3,9 +3,11 @@
 import re
 import warnings
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
 from tracelearn import ModeWhitener, TensorClassifier, TraceNormClassifier, TraceNormRegressor
@@ -242,6 +244,21 @@ def test_weights_that_cannot_be_weights_are_refused(make, loss, y):
     refusal(lambda: model.fit(X, y, changed(np.ones(N), 3, np.inf)), "sample_weight", "infinity at sample 3")
 
 
+@both
+def test_weights_that_are_no_real_numbers_are_refused(make, y):
+    refusal(lambda: make().fit(X, y, "heavy"), "numbers in sample_weight")
+    refusal(lambda: make().fit(X, y, ["1", "two"] * 15), "numbers in sample_weight")
+    refusal(lambda: make().fit(X, y, np.full(N, 1j)), "real numbers in sample_weight")
+
+
+@both
+def test_one_number_weighs_all_samples_alike(make, y):
+    expected = make().fit(X, y).coef_
+    assert_allclose(make().fit(X, y, 2.0).coef_, expected, atol=1e-9)
+    assert_allclose(make().fit(da.from_array(X, chunks=(10, *SHAPE)), y, 2.0).coef_, expected, atol=1e-9)
+    refusal(lambda: make().fit(X, y, np.nan), "NaN", "sample_weight")
+
+
 @pytest.mark.parametrize("loss", ["squared_error", "log_loss", "squared_hinge"])
 def test_class_weights_that_cannot_be_weights_are_refused(loss):
     def fit(weight):
@@ -386,6 +403,40 @@ def test_samples_of_several_shapes_are_refused_with_two_of_them(make, y):
     apart = np.empty(N, dtype=object)
     apart[:] = list(X)
     assert np.array_equal(make().fit(apart, y).coef_, make().fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("nothing", [None, np.nan, pd.NA, pd.NaT], ids=str)
+@both
+def test_a_missing_number_is_refused_with_its_sample(make, y, nothing):
+    objects = X.reshape(N, -1).astype(object)
+    objects[7, 3] = nothing
+    model = make().fit(X, y)
+    for samples in (objects, objects.reshape(X.shape), objects.tolist(), pd.DataFrame(objects)):
+        refusal(lambda samples=samples: make(tensor_shape=SHAPE).fit(samples, y), "at sample 7")
+        refusal(lambda samples=samples: model.predict(samples), "at sample 7")
+    refusal(lambda: TraceNormRegressor().fit(X, changed(Y.astype(object), 7, nothing)), "at sample 7")
+
+
+@both
+def test_text_and_complex_numbers_among_numbers_are_refused_with_their_sample(make, y):
+    objects = X.reshape(N, -1).astype(object)
+    refusal(lambda: make().fit(changed(objects, (7, 3), "high"), y), "text such as 'high' at sample 7")
+    refusal(lambda: make().fit(changed(objects, (7, 3), 1j), y), "real numbers in X", "at sample 7")
+    refusal(lambda: make().fit(X + 1j, y), "real numbers in X", "complex128")
+    refusal(lambda: make().fit(X, np.arange(N) % 2 + 1j), "numbers in y", "complex128")
+    as_text = changed(objects, (7, 3), str(objects[7, 3]))  # which NumPy reads
+    assert np.array_equal(make().fit(as_text, y).coef_, make().fit(objects, y).coef_)
+
+
+@pytest.mark.parametrize("name", ["loss", "penalty", "solver", "mode_weights", "tensor_shape"])
+def test_what_was_passed_by_mistake_is_not_printed_whole(name):
+    array = np.random.default_rng(0).standard_normal((40, 50))
+    message = refusal(lambda: TraceNormRegressor(**{name: array}).fit(X, Y))
+    assert len(message) < 300
+    assert "\n" not in message
+    labels = np.array([f"a long label {k}" for k in range(N)])
+    model = TraceNormClassifier().partial_fit(X, labels, classes=labels)
+    assert len(refusal(lambda: model.partial_fit(X[:1], ["new"]))) < 300
 
 
 @pytest.mark.parametrize("nothing", [None, np.nan, pd.NA, pd.NaT], ids=str)

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-__all__ = ["InputError", "check_name_is_free", "expect", "refuse", "warn"]
+__all__ = ["InputError", "brief", "check_name_is_free", "expect", "refuse", "warn"]
 
+_LONGEST = 120  # characters of what was passed that a sentence repeats
 _PASSED_OVER = ("tracelearn", "sklearn", "joblib")  # scikit-learn calls our methods for the user
 
 
@@ -47,6 +48,23 @@ def expect(good: object, otherwise: str) -> None:
     """Refuse what a file holds if it is not good; whoever opened the file says it in a sentence."""
     if not good:
         raise ValueError(otherwise)
+
+
+def brief(value: object) -> str:
+    """Write what was passed into a sentence, on one line: an array or a model that took the place of a name is not printed whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.errors import brief
+    >>> brief("overlaped"), brief(np.zeros((90, 3, 4)))
+    ("'overlaped'", 'ndarray of shape (90, 3, 4)')
+    """
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape:
+        return f"{type(value).__name__} of shape {shape}"
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 4]} ..."
 
 
 def check_name_is_free(registry: Mapping[str, type], cls: Any, kind: str) -> None:

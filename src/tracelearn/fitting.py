@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, same_place, to_numbers
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
-from tracelearn.errors import warn
+from tracelearn.errors import brief, warn
 from tracelearn.losses import LOSSES, Loss
 from tracelearn.moments import Moments
 from tracelearn.penalties import Penalty, as_penalty
@@ -64,7 +64,7 @@ def loss_named(name_or_loss: Any, *, for_classes: bool) -> Loss:
         names = sorted(name for name, kind in LOSSES.items() if getattr(kind, purpose))
         raise ValueError(
             f"Expected a loss for {'classes' if for_classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
-            f"that is one, got {name_or_loss!r}: choose one of these, or derive a class from tracelearn.losses.Loss."
+            f"that is one, got {brief(name_or_loss)}: choose one of these, or derive a class from tracelearn.losses.Loss."
         )
     return loss
 
@@ -233,7 +233,7 @@ def state_problems(data_fit: DataFit, spec: Spec, settings: Settings) -> tuple[P
     if not callable(solver):
         raise ValueError(
             f"Expected a solver among 'auto', {', '.join(map(repr, SOLVERS))}, or a function like these, got "
-            f"{settings.solver!r}: choose one."
+            f"{brief(settings.solver)}: choose one."
         )
     return Problems(data_fit, penalty, alpha, shape, scale, is_penalised), solver
 

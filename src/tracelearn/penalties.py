@@ -29,7 +29,7 @@ from tracelearn.arrays.linalg import (
     spectral_norms,
     trace_norms,
 )
-from tracelearn.errors import InputError, check_name_is_free, refuse
+from tracelearn.errors import InputError, brief, check_name_is_free, refuse
 
 __all__ = [
     "ATOMS",
@@ -752,13 +752,15 @@ def as_penalty(penalty: Any, shape: tuple[int, ...], mode_weights: Sequence[floa
         return kind(tuple(terms)).bound_to(shape)
     if mode_weights is not None:
         raise ValueError(
-            f"Expected mode_weights=None with penalty={penalty!r}, got {tuple(mode_weights)}: weigh the terms themselves."
+            f"Expected mode_weights=None with penalty={brief(penalty)}, got {brief(mode_weights)}: weigh the terms themselves."
         )
     total = ATOMS[penalty]() if isinstance(penalty, str) and penalty in ATOMS else penalty
     total = 1.0 * total if isinstance(total, Atom) else total
     if not hasattr(total, "bound_to"):
         names = ", ".join(repr(name) for name in (*PENALTIES, *ATOMS))
-        raise ValueError(f"Expected a penalty among {names}, or a sum of atoms, got {penalty!r}: choose one of these.")
+        raise ValueError(
+            f"Expected a penalty among {names}, or a sum of atoms, got {brief(penalty)}: choose one of these."
+        )
     return total.bound_to(shape)
 
 
@@ -773,7 +775,7 @@ def _read_mode_weights(
         weights = [float(weight) for weight in mode_weights]
     except (TypeError, ValueError):
         raise InputError(
-            f"Expected mode_weights to be a sequence of numbers, got {mode_weights!r}: give one for each mode."
+            f"Expected mode_weights to be a sequence of numbers, got {brief(mode_weights)}: give one for each mode."
         ) from None
     if len(weights) != order:
         raise ValueError(

@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.confounds import Regression
+from tracelearn.errors import brief
 from tracelearn.estimators.base import settings_of
 from tracelearn.estimators.classifier import TraceNormClassifier
 from tracelearn.estimators.weights import as_tensors
@@ -489,11 +490,11 @@ def _indexed_leaves(tree: Any, labels: list[Any]) -> Tree:
     """Replace labels by their index."""
     if isinstance(tree, list | tuple):
         if len(tree) != 2:
-            raise ValueError(f"Expected a tree of nested pairs of labels, got {len(tree)} parts in {tree!r}.")
+            raise ValueError(f"Expected a tree of nested pairs of labels, got {len(tree)} parts in {brief(tree)}.")
         return _indexed_leaves(tree[0], labels), _indexed_leaves(tree[1], labels)
     label = tree.item() if isinstance(tree, np.generic) else tree
     if label not in labels:
-        raise ValueError(f"Expected labels among {labels} in the tree, got {tree!r}.")
+        raise ValueError(f"Expected labels among {labels} in the tree, got {brief(tree)}.")
     return labels.index(label)
 
 

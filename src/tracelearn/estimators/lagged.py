@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array
+from tracelearn.errors import brief
 from tracelearn.estimators.base import TraceNormModel, settings_of
 from tracelearn.estimators.regressor import TraceNormRegressor
 from tracelearn.estimators.scores import r_squared
@@ -289,7 +290,9 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         """Check ``lags``; return the first and the last lag."""
         limits = (0, self.lags - 1) if isinstance(self.lags, Integral) else tuple(self.lags)
         if len(limits) != 2 or not all(isinstance(lag, Integral) for lag in limits) or limits[0] > limits[1]:
-            raise ValueError(f"Expected lags to be a number of them, or the first and the last one, got {self.lags!r}.")
+            raise ValueError(
+                f"Expected lags to be a number of them, or the first and the last one, got {brief(self.lags)}."
+            )
         return int(limits[0]), int(limits[1])
 
     def _padded(self, x: Array, y: Array | None, lags: tuple[int, int]) -> tuple[Array, Any]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+from tracelearn.errors import brief
+
 __all__ = ["find_time_axis", "read_modes", "read_time_axis", "times_and_channels"]
 
 _FEWEST_TIMES = 16
@@ -38,7 +40,7 @@ def find_time_axis(
         if name not in names and time_axis != "auto":
             raise ValueError(
                 "Expected time_axis to be a number, 'auto', None or the name of a mode "
-                f"({', '.join(names) or 'they have none'}), got {time_axis!r}: choose one of these."
+                f"({', '.join(names) or 'they have none'}), got {brief(time_axis)}: choose one of these."
             )
         time_axis = names.index(name) if name in names else time_axis
     candidates = reversed(range(len(shape))) if time_axis == "auto" else read_modes(time_axis, shape, "time_axis")
@@ -72,7 +74,7 @@ def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]
     listed = [modes] if isinstance(modes, Integral) else list(modes)
     if not all(isinstance(mode, Integral) and -order <= int(mode) < order for mode in listed):
         raise ValueError(
-            f"Expected {name} to be modes from 0 to {order - 1} of samples of shape {shape}, got {modes!r}: modes are the axes "
-            "of X without the first."
+            f"Expected {name} to be modes from 0 to {order - 1} of samples of shape {shape}, got {brief(modes)}: modes are the "
+            "axes of X without the first."
         )
     return tuple(sorted({int(mode) % order for mode in listed}))

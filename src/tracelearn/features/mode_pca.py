@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, as_dtype, widest
+from tracelearn.errors import brief
 from tracelearn.features.base import ModeTransformer
 from tracelearn.features.matrices import multiply_modes
 from tracelearn.features.summaries import Summary, mode_scatters, summarise
@@ -170,7 +171,7 @@ class ModePCA(ModeTransformer):
         if len(counts) != len(shape) or not all(map(_is_possible, counts, shape)):
             raise ValueError(
                 f"Expected n_components for each of the {len(shape)} modes of samples of shape {shape}, a whole number from 1 "
-                f"to the size of the mode, a share between 0 and 1, or None to leave it as it is, got {self.n_components!r}."
+                f"to the size of the mode, a share between 0 and 1, or None to leave it as it is, got {brief(self.n_components)}."
             )
         return counts
 

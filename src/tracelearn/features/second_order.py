@@ -14,7 +14,7 @@ from array_api_compat import device
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
-from tracelearn.errors import refuse
+from tracelearn.errors import brief, refuse
 from tracelearn.features.axes import read_modes, read_time_axis, times_and_channels
 from tracelearn.features.base import TAKES_LONG, TensorTransformer
 from tracelearn.features.matrices import symmetric_power
@@ -228,7 +228,8 @@ class SecondOrder(TensorTransformer):
         time = read_time_axis(self.time_axis, shape)
         kept = read_modes(self.keep, shape, "keep")
         refuse(
-            time in kept, f"Expected keep to name other modes than time_axis, got {self.keep!r} and {self.time_axis}."
+            time in kept,
+            f"Expected keep to name other modes than time_axis, got {brief(self.keep)} and {self.time_axis}.",
         )
         lost = self.difference + self.lags * self.lag_step + self.windows - 1
         refuse(

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
-from tracelearn.errors import refuse
+from tracelearn.errors import brief, refuse
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.summaries import Summary, squares, summarise
@@ -180,7 +180,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         usable = [view is None or isinstance(view, TensorTransformer) for _, view in pairs]
         refuse(
             not usable or not all(usable) or len(pairs) != len(self.views),
-            f"Expected views to be a list of (name, transformer of tracelearn or None), at least one, got {self.views!r}: "
+            f"Expected views to be a list of (name, transformer of tracelearn or None), at least one, got {brief(self.views)}: "
             "None is the sample itself.",
         )
         self._validate_names([name for name, _ in pairs])
@@ -205,7 +205,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             weights = np.array(read_numbers(self.view_weights, "view_weights", "numbers"))
         refuse(
             len(weights) != n_views or not np.all((weights > 0) & np.isfinite(weights)),
-            f"Expected {n_views} view_weights above zero, one for each view, got {self.view_weights!r}: leave a "
+            f"Expected {n_views} view_weights above zero, one for each view, got {brief(self.view_weights)}: leave a "
             "view out to do without it.",
         )
         var = summary.sums[0] / summary.weight

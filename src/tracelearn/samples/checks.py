@@ -29,7 +29,7 @@ from tracelearn.arrays.array_api import (
     widest,
 )
 from tracelearn.arrays.linalg import few_threads
-from tracelearn.errors import InputError, warn
+from tracelearn.errors import InputError, brief, warn
 from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context, stand_in
 
 __all__ = [
@@ -130,12 +130,48 @@ def check_range(values: Array, name: str) -> None:
         )
 
 
+def check_objects_are_numbers(values: Any, name: str) -> None:
+    """Refuse objects among numbers, naming the first that is missing, text or complex; any other is left to NumPy to refuse."""
+    entries = values.to_numpy(dtype=object) if hasattr(values, "columns") else values
+    if getattr(getattr(entries, "dtype", None), "kind", None) != "O":
+        return
+    for index, row in enumerate(entries):
+        for entry in np.ravel(row):
+            if _is_missing(entry):
+                raise InputError(
+                    f"Expected numbers in {name}, got none at sample {index}: impute or drop such samples before fitting."
+                )
+            if isinstance(entry, str) and not _is_number(entry):
+                raise InputError(
+                    f"Expected numbers in {name}, got text such as {brief(entry)} at sample {index}: encode it as numbers first."
+                )
+            if isinstance(entry, complex):
+                raise InputError(
+                    f"Expected real numbers in {name}, got {entry!r} at sample {index}: pass real and imaginary part as two "
+                    "entries."
+                )
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell whether an object stands for a missing value: None, NaN, NaT or pandas' NA."""
+    return value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaN", "NaT"))
+
+
+def _is_number(text: str) -> bool:
+    """Tell whether text is a number, which NumPy then reads."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def read_numbers(values: Any, name: str, meaning: str) -> tuple[float, ...]:
     """Read a short sequence of numbers, a parameter such as ``tensor_shape``."""
     try:
         return tuple(float(value) for value in values)
     except (TypeError, ValueError):
-        raise InputError(f"Expected {name} to be a sequence of {meaning}, got {values!r}.") from None
+        raise InputError(f"Expected {name} to be a sequence of {meaning}, got {brief(values)}.") from None
 
 
 def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -152,7 +188,7 @@ def sample_shape(X: Any, tensor_shape: tuple[int, ...] | None) -> tuple[int, ...
     sizes = read_numbers(tensor_shape, "tensor_shape", "mode sizes")
     wanted = tuple(int(size) for size in sizes)
     if not wanted or any(size < 1 for size in wanted) or wanted != sizes:
-        raise InputError(f"Expected tensor_shape to be whole mode sizes of at least 1, got {tensor_shape}.")
+        raise InputError(f"Expected tensor_shape to be whole mode sizes of at least 1, got {brief(tensor_shape)}.")
     if shape[1:] != wanted and (len(shape) != 2 or shape[1] != math.prod(wanted)):
         raise InputError(
             f"Expected samples of tensor_shape {wanted}, or flat with {math.prod(wanted)} features, got samples of shape "
@@ -206,14 +242,18 @@ def read_rows(
     if non_numpy:
         rows = _non_numpy_rows(holder, X, reset=reset)
     else:  # frames and sparse matrices pass as they are, for scikit-learn to judge
-        rows = validate_data(
-            holder,
-            X.reshape(X.shape[0], -1) if isinstance(X, np.ndarray) and X.ndim > 2 else X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            accept_sparse="csr" if any_library else False,
-            ensure_all_finite=False,
-        )
+        try:
+            rows = validate_data(
+                holder,
+                X.reshape(X.shape[0], -1) if isinstance(X, np.ndarray) and X.ndim > 2 else X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                accept_sparse="csr" if any_library else False,
+                ensure_all_finite=False,
+            )
+        except (TypeError, ValueError):
+            check_objects_are_numbers(X, "X")
+            raise
     if is_sparse(rows):
         rows = _canonical(rows)
     if finite:
@@ -338,10 +378,16 @@ def read_targets(y: Any, X: Array) -> Array:
         try:
             y = y.astype(np.float64, casting="unsafe" if y.dtype.kind in "OSU" else "same_kind")
         except (TypeError, ValueError):
+            missing = _first_missing(y.ravel())
+            if missing is not None:
+                raise InputError(
+                    f"Expected a target for each sample, got none at sample {missing // math.prod(y.shape[1:])}: impute it, or "
+                    "drop the sample."
+                ) from None
             first = y.ravel().tolist()[0]
             kind = "text" if isinstance(first, str) else f"{y.dtype} values"
             raise InputError(
-                f"Expected numbers in y, got {kind} such as {first!r}: encode them, or use a classifier, such as "
+                f"Expected numbers in y, got {kind} such as {brief(first)}: encode them, or use a classifier, such as "
                 "TensorClassifier."
             ) from None
     y = move_to(y, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
@@ -386,6 +432,7 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
     if is_non_numpy(y):
         return _non_numpy_labels(y, X, classes, least)
     classes = classes if classes is None else to_numpy(classes)
+    _check_real(np.asarray(y), "y")
     y = column_or_1d(y if hasattr(y, "columns") or hasattr(y, "iloc") else as_numpy(y, "y"), warn=True)
     check_consistent_length(X, y)
     check_finite(y, "y")
@@ -401,10 +448,7 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
 
 def _first_missing(values: Array) -> int | None:
     """Return the index of the first object that stands for a missing value: None, NaN, NaT or pandas' NA."""
-    for i, value in enumerate(values):
-        if value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaN", "NaT")):
-            return i
-    return None
+    return next((i for i, value in enumerate(values) if _is_missing(value)), None)
 
 
 def _check_objects(y: Array) -> None:
@@ -427,8 +471,8 @@ def _other_classes(known: Array, stray: Array, least: int) -> InputError:
         (only,) = to_numpy(known).tolist()
         return InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
     return InputError(
-        f"Expected labels among the classes {to_numpy(known).tolist()}, got {to_numpy(stray).tolist()}: name all classes in "
-        "the first call."
+        f"Expected labels among the classes {brief(to_numpy(known).tolist())}, got {brief(to_numpy(stray).tolist())}: name all "
+        "classes in the first call."
     )
 
 
@@ -470,7 +514,12 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
             f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
         )
     _check_real(weight, "sample_weight")
-    weight = move_to(weight, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
+    try:
+        weight = move_to(weight, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"Expected numbers in sample_weight, got {weight.dtype} values: give one weight for each sample."
+        ) from None
     check_finite(weight, "sample_weight")
     xp = array_namespace(weight)
     if bool(xp.any(weight < 0)):

@@ -105,7 +105,10 @@ def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
         """Cut the targets or weights where the samples are cut."""
         if values is None:
             return [None] * X.numblocks[0]
-        values = values if is_dask(values) else da.from_array(np.asarray(values))
+        if not is_dask(values):
+            values = np.asarray(values)
+            values = np.full(X.shape[0], values) if values.ndim == 0 else values  # one weight for all samples
+            values = da.from_array(values)
         values = values.compute_chunk_sizes() if math.isnan(values.shape[0]) else values
         if values.shape[0] != X.shape[0]:
             raise InputError(
