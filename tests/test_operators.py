@@ -156,6 +156,15 @@ def test_every_shift_has_a_factor_of_its_own(rng):
         assert_allclose(system.solver(np.array([shift]))(rows @ C + shift * rows), rows, atol=1e-10)
 
 
+def test_a_tiny_shift_magnifies_no_rounding_inside_of_a_basis(rng):
+    basis = np.linalg.qr(rng.standard_normal((200, 40)))[0]
+    inner = np.diag(np.logspace(-4, 1, 40))
+    operator = InBasis(Gram(inner), basis)
+    rows = rng.standard_normal((1, 40)) @ basis.T
+    solution = operator.solver(np.full(1, 1e-9))(rows)
+    assert_allclose(operator.apply(solution) + 1e-9 * solution, rows, atol=1e-11)
+
+
 def test_conjugate_gradients_end_at_the_tolerance_and_at_the_answer_take_no_step(rng):
     C, rows, shift = covariance(rng), rng.standard_normal((R, P)), np.array([0.1, 0.2, 0.3])
     truth = np.stack([np.linalg.solve(C + s * np.eye(P), row) for s, row in zip(shift, rows, strict=True)])

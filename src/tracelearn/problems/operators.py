@@ -39,6 +39,8 @@ Rows = Callable[[Array], Array]  # from rows (R, p) to rows (R, p)
 
 # In single precision eigenvalues below this share of the shift are left out of solves. It moves gaps by 1e-4 or less (measured).
 _SMALL_SHARE = 0.01
+# Shifts below this share of the mean eigenvalue: dividing by them would magnify what rounding leaves inside of the span.
+_TINY_SHARE = 1e-6
 
 
 class Operator(Protocol):
@@ -246,10 +248,17 @@ class InBasis:
         inner = self.inner.solver(shift)
         back = xp.matrix_transpose(basis)
         level = shift[:1, None] if self.shares_shift else shift[:, None]
+        # What is outside of the span is divided by the shift, and so is the rounding of it that lies inside: with a tiny shift
+        # that would be no solution, so it is removed once more.
+        is_tiny = float(xp.min(level)) < _TINY_SHARE * self.inner.mean_eigenvalue
 
         def solve(rows: Array) -> Array:
             coordinates = rows @ basis
-            return (rows + (level * inner(coordinates) - coordinates) @ back) / level
+            if not is_tiny:
+                return (rows + (level * inner(coordinates) - coordinates) @ back) / level
+            outside = rows - coordinates @ back
+            outside = outside - (outside @ basis) @ back
+            return inner(coordinates) @ back + outside / level
 
         return solve
 
