@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from tracelearn import TensorClassifier, TensorRegressor
+from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier
 
 
 def low_rank(n, *, shape=(6, 5), noise=0.3, seed=0):
@@ -40,6 +40,17 @@ def test_samples_without_weight_change_nothing():
     weighted = TensorRegressor().fit(spoilt, spoilt_y, sample_weight=weight)
     np.testing.assert_allclose(weighted.predict(X), plain.predict(X), rtol=1e-6)
     assert weighted.best_score_ == pytest.approx(plain.best_score_)
+
+
+@pytest.mark.parametrize("kind", [TensorClassifier, TraceNormClassifier])
+def test_samples_without_weight_are_not_counted_when_classes_are_balanced(kind):
+    X, signal = low_rank(90)
+    y, weight = (signal > 0.8).astype(int), np.ones(90)
+    weight[np.flatnonzero(y == 0)[:20]] = 0.0
+    some = weight > 0
+    weighted = kind(class_weight="balanced").fit(X, y, sample_weight=weight)
+    fewer = kind(class_weight="balanced").fit(X[some], y[some])
+    np.testing.assert_allclose(weighted.decision_function(X), fewer.decision_function(X), rtol=1e-5, atol=1e-8)
 
 
 def test_samples_of_little_weight_do_not_choose_the_views():
@@ -197,10 +208,12 @@ def test_copies_that_groups_hold_together_are_no_mistake():
         TensorRegressor().fit(X, y, groups=groups)
 
 
-def test_an_entry_far_from_all_others_is_named():
+@pytest.mark.parametrize("sample", [0, 3, 99])
+def test_an_entry_far_from_all_others_is_named(sample):
     X, y = low_rank(100)
-    X[3, 2, 1] = 1e6
-    with pytest.warns(UserWarning, match=r"entry \(2, 1\) of sample 3"):
+    X += 1e8  # what all have in common is no distance
+    X[sample, 2, 1] += 1e6
+    with pytest.warns(UserWarning, match=rf"entry \(2, 1\) of sample {sample}"):
         TensorRegressor().fit(X, y)
 
 

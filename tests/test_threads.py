@@ -4,9 +4,11 @@ import threading
 
 import numpy as np
 import pytest
+from joblib import Parallel, delayed
+from sklearn.preprocessing import FunctionTransformer
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from tracelearn import TraceNormRegressor
+from tracelearn import Convolutions, SecondOrder, TensorClassifier, TraceNormRegressor
 from tracelearn.arrays.linalg import few_threads
 
 
@@ -62,6 +64,35 @@ def test_a_fit_in_another_thread_limits_nothing():
     other.start()
     other.join()
     assert seen == [before]
+    assert counts() == before
+
+
+@pytest.mark.parametrize("n_jobs", [None, 1])
+def test_a_search_of_large_samples_has_one_thread_inside_and_puts_back_what_was(n_jobs):
+    seen, before = [], counts()
+
+    def watched(rows):
+        seen.append(counts())
+        return rows[:, :10]
+
+    X = np.random.default_rng(0).normal(size=(40, 20, 800))
+    views = [FunctionTransformer(watched), FunctionTransformer(lambda rows: rows[:, ::2000])]
+    TensorClassifier(views, alphas=2, n_jobs=n_jobs).fit(X, X[:, 0, 0] > 0)
+    assert seen
+    assert all(count == {1} for count in seen)
+    assert counts() == before
+
+
+def test_many_threads_may_predict_at_the_same_time():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2, 40)), np.arange(60) % 2
+    X[:, 0] *= 1.0 + 2.0 * y[:, None]
+    before = counts()
+    model = TensorClassifier([Convolutions(), SecondOrder()], alphas=2).fit(X, y)
+    expected = model.predict_proba(X)
+    answers = Parallel(n_jobs=4, prefer="threads")(delayed(model.predict_proba)(X) for _ in range(12))
+    for answer in answers:
+        np.testing.assert_array_equal(answer, expected)
     assert counts() == before
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "conjugate_gradients",
     "few_threads",
     "mode_scales",
+    "n_blas_threads",
     "one_thread",
     "pairwise_grams",
     "positive_part",
@@ -401,6 +402,12 @@ class _OneThread:
 
 
 _one_thread = _OneThread()
+
+
+def n_blas_threads() -> int:
+    """Count the threads that BLAS may use now; inside of ``one_thread`` it is one."""
+    counts = [int(library["num_threads"]) for library in _controller().info() if library["user_api"] == "blas"]
+    return max(counts, default=1)
 
 
 def one_thread() -> AbstractContextManager[None]:

@@ -469,29 +469,25 @@ class Samples:
         return replace(self.mapped_blocks(lambda block: replace(block, X=function(block.X))), shape=shape)
 
 
-def label_counts(y: Any, weight: Any) -> LabelCount:
-    """Count the labels of a block."""
+def label_weights(y: Any, weight: Any) -> LabelWeights:
+    """Sum up what the samples of each label weigh in a block."""
     labels, where = np.unique(to_numpy(y).ravel(), return_inverse=True)
-    weights = np.bincount(
-        where, weights=None if weight is None else np.asarray(weight, dtype=float), minlength=len(labels)
-    )
-    counts = np.bincount(where, minlength=len(labels))
-    pairs = zip(labels.tolist(), counts.tolist(), weights.tolist(), strict=True)
-    return LabelCount({label: (count, total) for label, count, total in pairs})
+    weights = None if weight is None else np.asarray(weight, dtype=float)
+    totals = np.bincount(where, weights=weights, minlength=len(labels)).astype(float)
+    return LabelWeights(dict(zip(labels.tolist(), totals.tolist(), strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
-class LabelCount:
-    """How often each label occurs, and with what weight; counts of parts add up."""
+class LabelWeights:
+    """The total weight of the samples of each label; those of parts add up."""
 
-    by_label: dict[Any, tuple[int, float]]
+    by_label: dict[Any, float]
 
-    def __add__(self, other: LabelCount) -> LabelCount:
+    def __add__(self, other: LabelWeights) -> LabelWeights:
         total = dict(self.by_label)
-        for label, (count, weight) in other.by_label.items():
-            count_before, weight_before = total.get(label, (0, 0.0))
-            total[label] = count_before + count, weight_before + weight
-        return LabelCount(total)
+        for label, weight in other.by_label.items():
+            total[label] = total.get(label, 0.0) + weight
+        return LabelWeights(total)
 
     @property
     def classes(self) -> Array:

@@ -17,7 +17,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, mo
 from tracelearn.losses import LOSSES, Loss, n_columns
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import read_labels, read_targets, read_weights
-from tracelearn.samples.samples import LabelCount, Raw, label_counts
+from tracelearn.samples.samples import LabelWeights, Raw, label_weights
 
 __all__ = [
     "CodedTargets",
@@ -142,7 +142,7 @@ class Labels:
         members = move_to(y[:, None] == classes[None, :], rows)
         weight = read_weights(sample_weight, rows, part=is_part)
         if self.class_weight is not None:
-            balance = self._class_weights(y, classes, members)
+            balance = self._class_weights(y, classes, members, weight)
             weight = balance if weight is None else move_to(balance, rows, weight.dtype) * weight
             weight = read_weights(weight, rows, part=is_part)
         columns = array_namespace(members).astype(members, widest(members)["dtype"])
@@ -153,31 +153,33 @@ class Labels:
         """Read labels of these classes, or with ``may_grow`` of more."""
         return replace(self, classes=classes)
 
-    def _class_weights(self, y: Array, classes: Array, members: Array) -> Array:
-        """Weigh every sample by its class."""
-        if not is_non_numpy(y):
-            return compute_sample_weight(self.class_weight, y)
-        xp = array_namespace(y)
-        columns = xp.astype(members, widest(y)["dtype"])
+    def _class_weights(self, y: Array, classes: Array, members: Array, weight: Array | None) -> Array:
+        """Weigh every sample by its class; "balanced" gives all classes the same total weight, whatever their samples weigh."""
+        xp = array_namespace(members)
+        columns = xp.astype(members, widest(members)["dtype"])
         if isinstance(self.class_weight, str):
-            weights = y.shape[0] / (members.shape[1] * xp.sum(columns, axis=0))
+            totals = xp.sum(columns if weight is None else columns * weight[:, None], axis=0)
+            has_weight = xp.astype(totals > 0, totals.dtype)
+            weights = has_weight * xp.sum(totals) / (xp.sum(has_weight) * xp.where(totals > 0, totals, 1.0))
+        elif not is_non_numpy(y):
+            return compute_sample_weight(self.class_weight, y)
         else:
             by_class = [float(self.class_weight.get(label, 1.0)) for label in to_numpy(classes).tolist()]
-            weights = move_to(np.array(by_class), y, columns.dtype)
+            weights = move_to(np.array(by_class), columns, columns.dtype)
         return columns @ weights
 
     def survey(self, raw: Raw) -> TargetSurvey:
-        """Read all labels: find the classes, how often each occurs, and the total weight."""
-        counts: LabelCount = raw.execution.total(lambda targets: label_counts(*targets), raw.targets)
-        classes = counts.classes if self.classes is None else self.classes
+        """Read all labels: find the classes, and the total weight."""
+        of_labels: LabelWeights = raw.execution.total(lambda targets: label_weights(*targets), raw.targets)
+        classes = of_labels.classes if self.classes is None else self.classes
         check_two_classes(classes)
         weights = self.class_weight
         if isinstance(weights, str):  # the shares of classes are known only from all blocks together
-            n = sum(count for count, _ in counts.by_label.values())
-            weights = {label: n / (len(counts.by_label) * count) for label, (count, _) in counts.by_label.items()}
-        total = sum(weight * (weights or {}).get(label, 1.0) for label, (_, weight) in counts.by_label.items())
+            totals = {label: total for label, total in of_labels.by_label.items() if total > 0}
+            weights = {label: sum(totals.values()) / (len(totals) * total) for label, total in totals.items()}
+        total_weight = sum(total * (weights or {}).get(label, 1.0) for label, total in of_labels.by_label.items())
         reader = replace(self, class_weight=weights, classes=classes)
-        return TargetSurvey(reader, n_columns(len(classes)), total, classes, is_single=False)
+        return TargetSurvey(reader, n_columns(len(classes)), total_weight, classes, is_single=False)
 
 
 def check_two_classes(classes: Array) -> None:

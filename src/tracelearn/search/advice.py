@@ -19,8 +19,10 @@ from tracelearn.search.task import Task
 
 __all__ = ["warn_of_choice", "warn_of_copies_and_outliers", "warn_of_rising_end"]
 
-# A sample whose largest distance from the first one is so many times the usual one is worth a warning.
+# A sample whose entry is so many times as far from the median as is usual, of so many samples at least, is worth a warning.
 _OUTLYING = 1e4
+_SOME = 20
+_ENTRIES = 1 << 20  # of samples that are compared together
 
 
 def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) -> None:
@@ -47,22 +49,28 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) ->
             f"Expected different samples, got {len(copies)} exact copies in different folds, such as samples {examples}: "
             "held-out scores are too good, so drop copies, or pass groups that hold them together."
         )
-    distances = np.array([_largest_distance(rows[k, :], rows[0, :]) for k in range(rows.shape[0])])
+    _warn_of_outlier(data)
+
+
+def _warn_of_outlier(data: SearchData) -> None:
+    """Warn where an entry is far from all others: samples are compared with the median of some of them, entry by entry."""
+    rows = data.searched.rows
+    xp = array_namespace(rows)
+    n, p = rows.shape
+    some = rows[:: max(1, n // _SOME), :]
+    median = xp.sort(some, axis=0)[some.shape[0] // 2, :]
+    step = max(1, _ENTRIES // p)
+    largest = [xp.max(xp.abs(rows[start : start + step, :] - median), axis=1) for start in range(0, n, step)]
+    distances = to_numpy(xp.concat(largest))
     usual = float(np.median(distances))
     far = int(np.argmax(distances))
     if usual > 0 and distances[far] > _OUTLYING * usual:
-        entry = int(xp.argmax(xp.abs(rows[far, :] - rows[0, :])))
+        entry = int(xp.argmax(xp.abs(rows[far, :] - median)))
         entry_place = ", ".join(map(str, np.unravel_index(entry, data.spec.sample_shape)))
         warn(
             f"Expected entries of one scale, got one that is {distances[far] / usual:.0e} times as far from the others as is "
             f"usual: entry ({entry_place}) of sample {int(data.index[far])}; correct it, or leave the sample out."
         )
-
-
-def _largest_distance(row: Array, reference: Array) -> float:
-    """Find by how much two samples (p,) differ in the entry where they differ most."""
-    xp = array_namespace(row)
-    return float(xp.max(xp.abs(row - reference)))
 
 
 def warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> None:

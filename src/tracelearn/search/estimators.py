@@ -17,6 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy
+from tracelearn.arrays.linalg import n_blas_threads, one_thread
 from tracelearn.errors import InputError, warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TensorInput
@@ -55,7 +56,6 @@ from tracelearn.search.predictions import (
 )
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.task import Rules, Task
-from tracelearn.search.threads import one_blas_thread
 from tracelearn.search.views import ShownByViews, joined_shape_and_penalty, read_views
 
 __all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
@@ -193,7 +193,10 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             )
         split_params = params_for_splitter(self, params)
         say = reporter(type(self).__name__, self.verbose)
-        with one_blas_thread() as n_allowed:
+        # A thread of BLAS that waits for another is busy: where cores are taken, small products take a hundred times as long as
+        # on one thread. Views and folds are tried side by side instead.
+        n_allowed = n_blas_threads()
+        with one_thread():
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
             data = read_for_search(as_raw(X, y, sample_weight, confounds), self._reader(), self.random_state)
             task = self._task(data, groups, split_params, n_allowed)

@@ -16,6 +16,7 @@ from sklearn.base import ClassifierMixin, MultiOutputMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy, widest
+from tracelearn.arrays.linalg import one_thread
 from tracelearn.errors import InputError
 from tracelearn.estimators.base import LinearModel, TraceNormModel, reader_of
 from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
@@ -35,7 +36,6 @@ from tracelearn.search.folds import Folds
 from tracelearn.search.paths import Path, read_alphas, read_strengths, trace_path
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.splits import Targets, split_samples
-from tracelearn.search.threads import one_blas_thread
 
 __all__ = ["TraceNormClassifierCV", "TraceNormRegressorCV"]
 
@@ -148,7 +148,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
         **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
         """
         split_params = params_for_splitter(self, params)
-        with one_blas_thread():
+        with one_thread():
             data = read_for_search(as_raw(X, y, sample_weight, confounds), reader_of(self), self.random_state)
             groups = read_groups(groups, len(data.labels))
             folds = data.folds(self.cv, groups, self.random_state, split_params=split_params)
