@@ -5,7 +5,8 @@ import zipfile
 
 import numpy as np
 import pytest
-from benchmarks.panel import archives, packages, page
+from benchmarks.panel import archives, packages, page, protocol
+from benchmarks.panel.data import DataSet
 
 
 def test_halves_of_new_sets_take_turns_in_the_alphabet():
@@ -113,6 +114,14 @@ def test_pickles_that_hold_more_than_arrays_are_refused(tmp_path):
     assert packages._Arrays(io.BytesIO(pickle.dumps([1, "a"]))).load() == [1, "a"]
     with pytest.raises(pickle.UnpicklingError, match="no array"):
         packages._Arrays(io.BytesIO(pickle.dumps(print))).load()
+
+
+@pytest.mark.parametrize("y", [np.arange(12.0), np.arange(12) % 2])
+def test_groups_are_held_out_whole_for_classes_and_for_numbers(y):
+    groups = np.repeat(np.arange(6), 2)
+    data = DataSet("pairs", np.zeros((12, 2, 2)), y, groups)
+    for train, test in protocol.folds(data, np.arange(12), 5, seed=0):
+        assert not set(groups[train]) & set(groups[test])
 
 
 def test_the_page_of_packages_has_means_of_its_own(tmp_path):

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedGroupKFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from benchmarks.panel.data import DataSet
 from benchmarks.panel.entries import ENTRIES, Folds, score
@@ -38,7 +38,8 @@ def folds(data: DataSet, rows: np.ndarray, count: int, seed: int) -> Folds:
     X, y = np.zeros(len(rows)), data.y[rows]
     if data.groups is not None:
         count = min(count, len(np.unique(data.groups[rows])))
-        splitter: Any = StratifiedGroupKFold(count, shuffle=True, random_state=seed)
+        grouped = GroupKFold if data.classes is None else StratifiedGroupKFold
+        splitter: Any = grouped(count, shuffle=True, random_state=seed)
         return list(splitter.split(X, y, data.groups[rows]))
     kind = KFold if data.classes is None else StratifiedKFold
     return list(kind(count, shuffle=True, random_state=seed).split(X, y))
