@@ -10,8 +10,10 @@ from tracelearn.features.axes import find_time_axis
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.catalogue import default_views
 from tracelearn.features.convolutions import Convolutions
+from tracelearn.features.lengths import Lengths
 from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.mode_pca import ModePCA
+from tracelearn.features.resampling import ResampleTime
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.second_order import SecondOrder, SpatialFilters
 from tracelearn.features.similarities import Similarities
@@ -20,9 +22,11 @@ from tracelearn.features.whitening import ModeWhitener
 
 __all__ = [
     "Convolutions",
+    "Lengths",
     "Logarithm",
     "ModePCA",
     "ModeWhitener",
+    "ResampleTime",
     "SecondOrder",
     "Similarities",
     "SpatialFilters",

@@ -20,12 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
 from tracelearn.arrays.linalg import few_threads, one_thread
+from tracelearn.features.gaps import has_gaps, lengths_of
 from tracelearn.features.matrices import multiply_modes
 from tracelearn.features.summaries import Summary, mode_scatters, summarise
 from tracelearn.features.training import TensorReader, TensorSamples, TrainingSamples, blocks_of, training_samples
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import check_finite, float_dtype, learning
 from tracelearn.samples.execution import lazily
+from tracelearn.samples.lengths import padded
 from tracelearn.samples.modes import like_input
 from tracelearn.samples.samples import as_raw, is_dask, is_named, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
@@ -61,6 +63,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     learns_in_one_pass = (
         True  # if False, samples that can be read once only are learned block by block, as by partial_fit
     )
+    takes_gaps = False  # whether samples may have NaN, and end before others do; see ``time_mode``
     has_small_products = False  # products of many small matrices, which several threads of BLAS make slower
 
     # --- what each transformer says for itself -----------------------------------------------------------------------
@@ -89,6 +92,19 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
         """Count the numbers that one sample of a shape needs while it is worked on: blocks have as many as stay in cache."""
         return math.prod(shape)
+
+    def time_mode(self, shape: tuple[int, ...]) -> int | None:
+        """Find the mode along which samples of a shape may be of any length, for transformers that take gaps."""
+        return None
+
+    def common_shape(self, T: Array) -> tuple[int, ...]:
+        """Find the shape of a sample among tensors (n, I1, ..., IN): where some end early, it has the median of their lengths."""
+        shape = tuple(T.shape[1:])
+        time = self.time_mode(shape)
+        if time is None or not has_gaps(T):
+            return shape
+        n_times = max(1, round(float(np.median(lengths_of(T, time)))))
+        return (*shape[:time], n_times, *shape[time + 1 :])
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
         """Say why a search should not try this transformer on such samples; "" where it should.
@@ -126,7 +142,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def fit_tensors(self, T: Array, weight: Array) -> Array:
         """Learn from tensors (n, I1, ..., IN) that are checked and in memory, with weights (n,), and transform them."""
-        self.fit_samples(TensorSamples(T, weight))
+        self.fit_samples(TensorSamples(T, weight, shape_of_sample=self.common_shape(T)))
         return self._in_blocks(self.transform_tensors, T, flat=False)
 
     def fit_samples(self, samples: TrainingSamples, earlier: TensorTransformer | None = None) -> Self:
@@ -148,6 +164,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     @learning
     def _fit(self, X: Any, sample_weight: Any, earlier: Any) -> Self:
         """Learn from samples wherever they are, after those of ``earlier``, which may be this transformer."""
+        X = padded(X).values if self.takes_gaps else X
         X, _, modes = unnamed(X, 0, None if earlier is None else earlier.modes_)
         if modes is None and earlier is not None:
             modes = earlier.modes_
@@ -189,6 +206,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         with the columns of ``get_feature_names_out``.
         """
         check_is_fitted(self)
+        X = padded(X).values if self.takes_gaps else X
         if is_named(X):
             values = self.transform(unnamed(X, 0, self.modes_)[0])
             return like_input(values, X, self.modes_) if self.keeps_entries else values
@@ -211,7 +229,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 "tensor_shape, or call set_output(transform='default')."
             )
         flat = output != "default" or (self.keeps_entries and len(X.shape) == 2)
-        return self._in_blocks(self.transform_tensors, TensorReader(self, is_fitted=True).tensors(X), flat=flat)
+        T = TensorReader(self, is_fitted=True).tensors(X, takes_gaps=self.takes_gaps)
+        return self._in_blocks(self.transform_tensors, T, flat=flat)
 
     def _in_blocks(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
         """Apply a function of tensors block by block, in double precision; round only the result to the dtype of T."""
@@ -251,6 +270,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = self.takes_gaps
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

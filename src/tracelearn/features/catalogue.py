@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.convolutions import Convolutions
+from tracelearn.features.lengths import Lengths
 from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.second_order import SecondOrder
 from tracelearn.features.similarities import Similarities
@@ -15,12 +16,13 @@ _SHARE_OF_MEANS = 0.05  # where the level of a signal drifts, means over time wo
 _FEW_ENTRIES = 1344
 
 
-def default_views(time_axis: int | None) -> list[tuple[str, TensorTransformer | None]]:
+def default_views(time_axis: int | None, *, are_unequal: bool = False) -> list[tuple[str, TensorTransformer | None]]:
     """List the views of a search, each with its name; None is the sample itself.
 
     Parameters
     ----------
     time_axis : the mode of a sample that is time, see ``find_time_axis``; None leaves out the views that need one
+    are_unequal : whether samples are of unequal length, so that the length itself is a view
 
     Examples
     --------
@@ -46,6 +48,7 @@ def default_views(time_axis: int | None) -> list[tuple[str, TensorTransformer | 
 
     return [
         *views,
+        *([("lengths", Lengths(time_axis))] if are_unequal else []),
         ("whitened_channels", ModeWhitener(time_axis=time_axis)),
         ("second_order", second_order()),
         ("second_order_difference", second_order(difference=True)),

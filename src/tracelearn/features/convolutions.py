@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -25,7 +27,9 @@ from tracelearn.arrays.array_api import (
 from tracelearn.features.axes import read_time_axis, times_and_channels
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.draws import sample_numbers, unit_signals
+from tracelearn.features.gaps import by_length, has_gaps, interpolated
 from tracelearn.features.summaries import Summary
+from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -162,6 +166,10 @@ class Convolutions(TensorTransformer):
     -----
     Beyond its ends a signal stays at its first and its last value.
 
+    Samples may be of unequal length and have gaps: shares are those of the times that each sample has, and gaps are interpolated
+    over time. Where a signal is missing in a whole sample, the shares of waveforms that look at it are what they were in the
+    samples that thresholds are from.
+
     Examples
     --------
     Two classes with a short wave somewhere in the signal, which goes up and down in one and down and up in the other:
@@ -188,6 +196,7 @@ class Convolutions(TensorTransformer):
     time_axis_: int
 
     keeps_entries = False
+    takes_gaps = True
     has_small_products = True
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
@@ -239,6 +248,10 @@ class Convolutions(TensorTransformer):
             return "of so few samples all entries can be used"
         most_samples = _MOST_SAMPLES if self.n_entries is None else _MOST_SAMPLES_OF_FEW_ENTRIES
         return f"there are more than {most_samples} samples" if n_samples > most_samples else ""
+
+    def time_mode(self, shape: tuple[int, ...]) -> int | None:
+        """See ``TensorTransformer``."""
+        return read_time_axis(self.time_axis, shape)
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
         """Plan the convolutions of samples of a shape."""
@@ -294,9 +307,22 @@ class Convolutions(TensorTransformer):
         is_signal = xp.mean(average**2, axis=-1, keepdims=True) > CANCELLED**2 * size
         return xp.where(is_signal, average, xp.zeros_like(average))
 
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Learn thresholds; those of samples of unequal length for the dilations of the common one."""
+        layout = self.layout(samples.shape) if samples.have_gaps else None
+        summarise_block = functools.partial(self.summarise_tensors, layout=layout)
+        return self.attributes_after(samples.total(summarise_block, self.numbers_per_sample), samples.shape, earlier)
+
+    def summarise_tensors(self, T: Array, weight: Array, layout: Layout | None = None) -> Summary:
         """Draw samples from a block (see ``draws.py``) and find the quantiles of their filtered signals: the thresholds."""
-        layout = self.layout(tuple(T.shape[1:]))
+        layout = self.layout(tuple(T.shape[1:])) if layout is None else layout
+        if has_gaps(T):
+            values, weights = to_numpy(T), to_numpy(weight)
+            summaries = [
+                self.summarise_tensors(part, weights[index], layout)
+                for index, part in self.complete_parts(values, layout)
+            ]
+            return functools.reduce(operator.add, summaries)
         xp = array_namespace(T)
         units, sizes = unit_signals(self.signals(T, layout))
         if not np.finfo(np.float64).tiny < float(xp.max(sizes)) ** 2 < np.inf:
@@ -349,9 +375,44 @@ class Convolutions(TensorTransformer):
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
+    def complete_parts(self, T: Array, layout: Layout) -> Iterator[tuple[Array, Array]]:
+        """Yield the samples of each length, with their index, gaps interpolated; signals without values are zero.
+
+        Where the mean of all channels is looked at, it is that of those with values.
+        """
+        for index, part in by_length(T, layout.time_axis):
+            filled = interpolated(part, layout.time_axis)
+            if self.average:
+                channels = tuple(axis for axis in range(1, T.ndim) if axis != layout.time_axis + 1)
+                is_known = ~np.isnan(filled)
+                count = np.maximum(is_known.sum(axis=channels, keepdims=True), 1)
+                filled = np.where(is_known, filled, np.sum(filled, axis=channels, keepdims=True, where=is_known) / count)
+            yield index, np.nan_to_num(filled, nan=0.0)
+
+    def transform_with_gaps(self, T: Array) -> Array:
+        """Find the shares of samples of unequal length and with gaps, each as if it were alone."""
+        layout = self.layout(self.sample_shape_)
+        result = np.empty((len(T), *layout.shape))
+        for index, part in self.complete_parts(T, layout):
+            result[index] = self.transform_tensors(part)
+        if self.average:
+            return result
+        is_missing = np.isnan(T).all(axis=layout.time_axis + 1).reshape(len(T), -1)
+        if not is_missing.any():
+            return result
+        later, sign = layout.pairs.T
+        second = (np.arange(layout.n_channels)[:, None] + later) % layout.n_channels
+        # Which waveforms of which channels look at a missing one, (n, channels, waveforms).
+        looks_at_missing = is_missing[:, :, None] | (is_missing[:, second] & (sign != 0))
+        shares = result.reshape(len(T), layout.n_channels, len(layout.dilations), len(WAVEFORMS), layout.n_thresholds)
+        usual = 1.0 - layout.quantiles
+        return np.where(looks_at_missing[:, :, None, :, None], usual, shares).reshape(result.shape)
+
     def transform_tensors(self, T: Array) -> Array:
         """Find the shares of times above thresholds, by blocks that stay in cache."""
-        layout = self.layout(tuple(T.shape[1:]))
+        if has_gaps(T):
+            return move_to(self.transform_with_gaps(to_numpy(T)), T, T.dtype)
+        layout = self.layout(self.sample_shape_)
         # The waveforms that look at one pair are convolved at once.
         most_waveforms = int(np.max(np.unique(layout.pairs, axis=0, return_counts=True)[1]))
         n = T.shape[0]

@@ -17,6 +17,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.errors import brief, refuse
 from tracelearn.features.axes import read_modes, read_time_axis, times_and_channels
 from tracelearn.features.base import TAKES_LONG, TensorTransformer
+from tracelearn.features.gaps import by_length, has_gaps, positive_part
 from tracelearn.features.matrices import symmetric_power
 from tracelearn.features.summaries import Summary, squares, summarise
 from tracelearn.features.training import TrainingSamples
@@ -116,6 +117,10 @@ class SecondOrder(TensorTransformer):
     -----
     Eigenvalues below 1e-10 of the reference count as that, so that signals that do not vary have finite logarithms.
 
+    Samples may be of unequal length and have gaps. Each is seen at its own length: windows are shares of it, and covariances are
+    those of the times at which both signals are known, made positive. Where a signal is missing in a whole sample, or window,
+    S is completed as the reference expects it from the signals that are there, so that it is as usual as it can be.
+
     Examples
     --------
     Two classes that differ in the power of a source, not in its mean:
@@ -144,6 +149,7 @@ class SecondOrder(TensorTransformer):
     mean_scale_: float
 
     keeps_entries = False
+    takes_gaps = True
     has_small_products = True
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
@@ -231,13 +237,16 @@ class SecondOrder(TensorTransformer):
             time in kept,
             f"Expected keep to name other modes than time_axis, got {brief(self.keep)} and {self.time_axis}.",
         )
-        lost = self.difference + self.lags * self.lag_step + self.windows - 1
-        refuse(
-            shape[time] <= lost,
-            f"Expected at least {lost + 1} times for these lags, got {shape[time]} along mode {time} of samples of shape "
-            f"{shape}: use fewer lags, or name another time_axis.",
-        )
         return kept, tuple(mode for mode in range(len(shape)) if mode not in (*kept, time)), time
+
+    def time_mode(self, shape: tuple[int, ...]) -> int | None:
+        """See ``TensorTransformer``."""
+        return read_time_axis(self.time_axis, shape)
+
+    @property
+    def fewest_times(self) -> int:
+        """How many times a sample must have for its differences, lags and windows."""
+        return self.difference + self.lags * self.lag_step + self.windows
 
     @property
     def n_copies(self) -> int:
@@ -265,7 +274,13 @@ class SecondOrder(TensorTransformer):
     def signals(self, T: Array) -> Array:
         """Arrange samples as signals (n, kept..., windows, channels, times), with their copies."""
         xp = array_namespace(T)
-        kept, channels, time = self.axes(tuple(T.shape[1:]))
+        shape = tuple(T.shape[1:])
+        kept, channels, time = self.axes(shape)
+        refuse(
+            shape[time] < self.fewest_times,
+            f"Expected at least {self.fewest_times} times for these lags, got {shape[time]} along mode {time} of samples of "
+            f"shape {shape}: use fewer lags, or name another time_axis.",
+        )
         T = xp.permute_dims(T, (0, *(mode + 1 for mode in (*kept, *channels, time))))
         T = xp.reshape(T, (*T.shape[: 1 + len(kept)], -1, T.shape[-1]))
         T = xp.concat([T[..., 1:], T[..., 1:] - T[..., :-1]], axis=-2) if self.difference else T
@@ -277,24 +292,55 @@ class SecondOrder(TensorTransformer):
             T = xp.stack([T[..., w * size : (w + 1) * size] for w in range(self.windows)], axis=-3)
         return T
 
-    def covariances(self, T: Array, levels: Levels) -> Array:
-        """Find S of every sample, in double precision."""
+    def covariances(self, T: Array, levels: Levels, reference: Array | None = None) -> Array:
+        """Find S of every sample, in double precision, those with gaps with the help of a ``reference``, if there is one."""
         T = as_dtype(T, widest(T)["dtype"])
-        xp = array_namespace(T)
+        is_short = reference is not None and T.shape[1 + self.axes(tuple(T.shape[1:]))[2]] < self.fewest_times
+        if is_short or has_gaps(T):
+            return move_to(self.covariances_with_gaps(to_numpy(T), levels, reference), T, T.dtype)
         signals = self.signals(T)
         if levels.channel_scale is not None:
             signals = signals / move_to(levels.channel_scale, T, T.dtype)
+        return self.covariances_of_signals(signals, levels.mean_scale)
+
+    def covariances_of_signals(self, signals: Array, mean_scale: float) -> Array:
+        """Find S of signals (n, kept..., windows, channels, times) that are complete."""
+        xp = array_namespace(signals)
         means = xp.mean(signals, axis=-1, keepdims=True)
         signals = signals - means
         C = _shrunk(signals @ xp.matrix_transpose(signals) / signals.shape[-1], self.shrinkage, signals.shape[-1])
         if not np.finfo(np.float64).tiny < float(xp.max(C)) < np.inf:
-            check_range(T, "X")
+            check_range(signals, "X")
         if not self.mean:
             return C
-        means = means * levels.mean_scale
+        means = means * mean_scale
         ones = xp.ones((*C.shape[:-2], 1, 1), dtype=C.dtype, device=device(C))
         upper = xp.concat([C + means @ xp.matrix_transpose(means), means], axis=-1)
         return xp.concat([upper, xp.concat([xp.matrix_transpose(means), ones], axis=-1)], axis=-2)
+
+    def covariances_with_gaps(self, T: Array, levels: Levels, reference: Array | None) -> Array:
+        """Find S of samples of any length, from the pairs of values that are there.
+
+        What a sample says nothing about is completed from the ``reference``; without one it is the mean of the other samples.
+        """
+        time = read_time_axis(self.time_axis, tuple(T.shape[1:]))
+        S = np.full((len(T), *self.shape_of(tuple(T.shape[1:]))), np.nan)
+        for index, part in by_length(T, time):
+            if part.shape[time + 1] < self.fewest_times:
+                continue
+            signals = self.signals(part)
+            if levels.channel_scale is not None:
+                signals = signals / levels.channel_scale
+            is_complete = ~np.isnan(signals).any(axis=tuple(range(1, signals.ndim)))
+            if is_complete.any():
+                S[index[is_complete]] = self.covariances_of_signals(signals[is_complete], levels.mean_scale)
+            if not is_complete.all():
+                S[index[~is_complete]] = pairwise_covariances(
+                    signals[~is_complete], self.shrinkage, levels.mean_scale if self.mean else None
+                )
+        if reference is None:
+            return _filled_with_mean(S)
+        return completed_covariances(S, np.broadcast_to(reference, S.shape[1:]))
 
     # --- learning and applying ---------------------------------------------------------------------------------------
 
@@ -306,7 +352,13 @@ class SecondOrder(TensorTransformer):
             levels = Levels()
         else:
             levels = self.learn_levels(samples)
-        summary = samples.total(functools.partial(self.summarise_tensors, levels=levels), self.numbers_per_sample)
+        reference = None if earlier is None else earlier.reference_
+        if samples.have_gaps and earlier is None:
+            # A first mean of what is there completes the matrices whose mean is the reference.
+            total = samples.total(functools.partial(self.summarise_tensors, levels=levels), self.numbers_per_sample)
+            reference = positive_part(total.mean)
+        summarise_block = functools.partial(self.summarise_tensors, levels=levels, reference=reference)
+        summary = samples.total(summarise_block, self.numbers_per_sample)
         learned = self.attributes_after(summary, samples.shape, earlier)
         return {**learned, "channel_scale_": levels.channel_scale, "mean_scale_": levels.mean_scale}
 
@@ -325,13 +377,28 @@ class SecondOrder(TensorTransformer):
     def summarise_levels(self, T: Array, weight: Array) -> Summary:
         """Average over samples the variance and the mean over time of every channel, and the squares of both."""
         xp = array_namespace(T)
-        signals = self.signals(as_dtype(T, widest(T)["dtype"]))
+        T = as_dtype(T, widest(T)["dtype"])
+        if has_gaps(T):
+            return summarise(_filled_with_mean(self.levels_with_gaps(to_numpy(T))), to_numpy(weight), squares)
+        signals = self.signals(T)
         levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
         return summarise(levels, weight, squares)
 
-    def summarise_tensors(self, T: Array, weight: Array, levels: Levels = Levels()) -> Summary:
+    def levels_with_gaps(self, T: Array) -> Array:
+        """Find variance and mean over time of every signal from the values that are there, NaN where there are none."""
+        time = read_time_axis(self.time_axis, tuple(T.shape[1:]))
+        levels = np.full((*self.signals(T).shape[:-1], 2), np.nan)
+        for index, part in by_length(T, time):
+            if part.shape[time + 1] >= self.fewest_times:
+                signals = self.signals(part)
+                levels[index] = np.stack(moments_over_time(signals), axis=-1)
+        return levels
+
+    def summarise_tensors(
+        self, T: Array, weight: Array, levels: Levels = Levels(), reference: Array | None = None
+    ) -> Summary:
         """Find the mean of the matrices S."""
-        return summarise(self.covariances(T, levels), weight)
+        return summarise(self.covariances(T, levels, reference), weight)
 
     def past_summary(self) -> Summary:
         """Return the mean of the matrices S."""
@@ -366,7 +433,7 @@ class SecondOrder(TensorTransformer):
 
     def transform_tensors(self, T: Array) -> Array:
         """Take matrix logarithms of whitened matrices S."""
-        S = self.covariances(T, Levels(self.channel_scale_, self.mean_scale_))
+        S = self.covariances(T, Levels(self.channel_scale_, self.mean_scale_), self.reference_)
         xp = array_namespace(S)
         R = move_to(self.whitener_, S, S.dtype)
         S = R @ S @ xp.matrix_transpose(R) + move_to(self.still_, S, S.dtype)
@@ -437,6 +504,98 @@ class SecondOrder(TensorTransformer):
         largest = np.argmax(np.abs(patterns), axis=-1)[..., None]
         signs = np.where(np.take_along_axis(patterns, largest, axis=-1) < 0, -1.0, 1.0)
         return SpatialFilters(np.take_along_axis(values, order, axis=-1), signs * filters, signs * patterns)
+
+
+def moments_over_time(signals: Array) -> tuple[Array, Array]:
+    """Find the variance and the mean of signals (..., times) over the times that are known, NaN where none is."""
+    is_known = ~np.isnan(signals)
+    counts = np.where(is_known.any(axis=-1), is_known.sum(axis=-1), np.nan)
+    means = np.sum(signals, axis=-1, where=is_known) / counts
+    variances = np.sum((signals - means[..., None]) ** 2, axis=-1, where=is_known) / counts
+    return variances, means
+
+
+def pairwise_covariances(signals: Array, shrinkage: Any, mean_scale: float | None) -> Array:
+    """Find S of signals (..., c, times) with gaps; rows and columns of those without any value are NaN.
+
+    A covariance is that of the times at which both signals are known. Such matrices need not be positive: the nearest ones that
+    are take their place.
+
+    Parameters
+    ----------
+    mean_scale : the factor of means; None leaves them out
+    """
+    is_known = ~np.isnan(signals)
+    _, means = moments_over_time(signals)
+    deviations = np.where(is_known, signals - np.nan_to_num(means)[..., None], 0.0)
+    n_pairs = is_known.astype(float) @ np.swapaxes(is_known, -1, -2).astype(float)
+    C = deviations @ np.swapaxes(deviations, -1, -2) / np.maximum(n_pairs, 1.0)
+    size = C.shape[-1] + (mean_scale is not None)
+    S = np.full((*C.shape[:-2], size, size), np.nan)
+    is_seen = is_known.any(axis=-1)
+    for pattern in np.unique(is_seen.reshape(-1, C.shape[-1]), axis=0):
+        matrices = np.all(is_seen == pattern, axis=-1)
+        if mean_scale is not None:
+            S[matrices, -1, -1] = 1.0
+        if not pattern.any():
+            continue
+        signals_seen = np.flatnonzero(pattern)
+        block = np.ix_(signals_seen, signals_seen)
+        rows = slice(None)
+        among_seen = positive_part(C[matrices][(rows, *block)])
+        n_times = np.mean(n_pairs[matrices][(rows, *block)], axis=(-2, -1), keepdims=True)
+        among_seen = _shrunk(among_seen, shrinkage, n_times)
+        part = S[matrices]
+        if mean_scale is None:
+            part[(rows, *block)] = among_seen
+        else:
+            m = mean_scale * means[matrices][:, signals_seen]
+            part[(rows, *block)] = among_seen + m[:, :, None] * m[:, None, :]
+            part[:, signals_seen, -1] = part[:, -1, signals_seen] = m
+        S[matrices] = part
+    return S
+
+
+def completed_covariances(S: Array, M: Array) -> Array:
+    """Complete matrices S (n, ..., c, c) whose NaN are whole rows and columns, by what M (..., c, c) expects of them.
+
+    If signals of covariance M are seen in part, and those that are seen have covariance S, the others follow by regression on
+    them. Relative to M such a matrix differs from the identity in directions that were seen alone.
+    """
+    size = S.shape[-1]
+    is_seen = ~np.isnan(np.diagonal(S, axis1=-2, axis2=-1))
+    if is_seen.all():
+        return S
+    flat = S.reshape(-1, size, size).copy()
+    references = np.broadcast_to(M, S.shape).reshape(-1, size, size)
+    is_seen = is_seen.reshape(-1, size)
+    for pattern in np.unique(is_seen, axis=0):
+        if pattern.all():
+            continue
+        matrices = np.flatnonzero(np.all(is_seen == pattern, axis=1))
+        seen, missing = np.flatnonzero(pattern), np.flatnonzero(~pattern)
+        R = references[matrices]
+        scale = np.sqrt(np.diagonal(R, axis1=-2, axis2=-1))
+        scale = np.where(scale > 0, scale, 1.0)
+        R = R / (scale[:, :, None] * scale[:, None, :])
+        across = R[:, missing[:, None], seen]
+        regression = across @ np.linalg.pinv(R[:, seen[:, None], seen], hermitian=True)
+        own = flat[matrices][:, seen[:, None], seen] / (scale[:, seen, None] * scale[:, None, seen])
+        completed = R.copy()
+        predicted = regression @ own
+        completed[:, seen[:, None], seen] = own
+        completed[:, missing[:, None], seen] = predicted
+        completed[:, seen[:, None], missing] = np.swapaxes(predicted, 1, 2)
+        completed[:, missing[:, None], missing] += (predicted - across) @ np.swapaxes(regression, 1, 2)
+        flat[matrices] = completed * (scale[:, :, None] * scale[:, None, :])
+    return flat.reshape(S.shape)
+
+
+def _filled_with_mean(values: Array) -> Array:
+    """Replace NaN in (n, ...) by the mean of the samples that have a value there; by zero where none has."""
+    is_known = ~np.isnan(values)
+    means = np.sum(values, axis=0, where=is_known) / np.maximum(is_known.sum(axis=0), 1)
+    return np.where(is_known, values, means)
 
 
 def _shrunk(C: Array, shrinkage: Any, n_times: int) -> Array:

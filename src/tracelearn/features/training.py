@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy
+from tracelearn.features.gaps import has_gaps
 from tracelearn.features.summaries import Summary
 from tracelearn.samples.checks import check_range, float_dtype, read_rows, read_weights
 from tracelearn.samples.samples import Local, Raw, as_raw, errors_name_block, is_dask
@@ -36,10 +37,15 @@ class TensorReader:
         self._name = type(transformer).__name__
         self._tensor_shape = transformer.tensor_shape
         self._shape: tuple[int, ...] | None = transformer.sample_shape_ if is_fitted else None
+        self._common_shape = transformer.common_shape
+        self._time_mode = transformer.time_mode
         self.feature_names: Array | None = getattr(transformer, "feature_names_in_", None) if is_fitted else None
 
-    def tensors(self, X: Any) -> Array:
-        """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X."""
+    def tensors(self, X: Any, *, takes_gaps: bool = False) -> Array:
+        """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X.
+
+        With ``takes_gaps`` entries may be NaN, and samples of any length along the mode that is time.
+        """
         samples = read_rows(
             X,
             name=self._name,
@@ -47,12 +53,15 @@ class TensorReader:
             known_shape=self._shape,
             known_names=self.feature_names,
             any_library=is_non_numpy(X),
+            takes_gaps=takes_gaps,
+            time=self._time_mode(self._shape) if takes_gaps and self._shape is not None else None,
         )
-        if self._shape is None:
-            self._shape = samples.sample_shape
-            self.feature_names = samples.feature_names
         rows = as_dtype(samples.rows, float_dtype(samples.rows))
-        return array_namespace(rows).reshape(rows, (-1, *self._shape))
+        T = array_namespace(rows).reshape(rows, (-1, *samples.sample_shape))
+        if self._shape is None:
+            self._shape = self._common_shape(T)
+            self.feature_names = samples.feature_names
+        return T
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -75,6 +84,11 @@ class TrainingSamples(ABC):
         """The names of the columns, where samples came as a data frame."""
         return None
 
+    @property
+    def have_gaps(self) -> bool:
+        """Whether some entries are NaN: only samples in memory may have them."""
+        return False
+
     @abstractmethod
     def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
         """Add up the summaries of all blocks, in one pass.
@@ -89,21 +103,30 @@ class TrainingSamples(ABC):
 
 @dataclass(frozen=True, eq=False)
 class TensorSamples(TrainingSamples):
-    """Checked tensors (n, I1, ..., IN) in memory with their weights (n,), as a search has them."""
+    """Checked tensors (n, I1, ..., IN) in memory with their weights (n,), as a search has them.
+
+    ``shape_of_sample`` is given where samples have several lengths and are padded to that of the longest.
+    """
 
     T: Array
     weight: Array
     reader: TensorReader | None = None
+    shape_of_sample: tuple[int, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a sample."""
-        return tuple(self.T.shape[1:])
+        return tuple(self.T.shape[1:]) if self.shape_of_sample is None else self.shape_of_sample
 
     @property
     def feature_names(self) -> Array | None:
         """The names of the columns, where samples came as a data frame."""
         return None if self.reader is None else self.reader.feature_names
+
+    @property
+    def have_gaps(self) -> bool:
+        """Whether some entries are NaN."""
+        return has_gaps(self.T)
 
     def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
         """Add up the summaries of blocks; samples of weight zero are left out."""
@@ -160,14 +183,14 @@ def training_samples(transformer: Any, X: Any, sample_weight: Any, *, is_fitted:
     raw = as_raw(X, y, sample_weight)
     reader = TensorReader(transformer, is_fitted=is_fitted)
     if raw.in_memory:
-        return _tensor_samples(reader, X, sample_weight)
+        return _tensor_samples(reader, X, sample_weight, takes_gaps=transformer.takes_gaps)
     if not isinstance(raw.execution, Local):  # workers get copies of the reader, which must know the shape before
         reader.tensors(np.zeros((1, *X.shape[1:])))
     return BlockSamples(raw, reader)
 
 
-def _tensor_samples(reader: TensorReader, X: Any, weight: Any) -> TensorSamples:
+def _tensor_samples(reader: TensorReader, X: Any, weight: Any, *, takes_gaps: bool = False) -> TensorSamples:
     """Check samples in memory and their weights."""
-    T = reader.tensors(X)
+    T = reader.tensors(X, takes_gaps=takes_gaps)
     weights = read_weights(1.0 if weight is None else weight, T)
-    return TensorSamples(T, weights, reader)  # type: ignore[arg-type] # weights are there
+    return TensorSamples(T, weights, reader, reader.shape)  # type: ignore[arg-type] # weights are there

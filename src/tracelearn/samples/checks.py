@@ -36,6 +36,7 @@ __all__ = [
     "Rows",
     "as_numpy",
     "check_finite",
+    "check_gaps",
     "check_place",
     "check_range",
     "float_dtype",
@@ -60,10 +61,13 @@ _WEIGHT_RANGE = 1e-100, 1e100  # products of a weight with two numbers must not 
 _MANY_COLUMNS = 12  # of a frame: fewer are hardly a grid
 
 
-def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overflows: bool = False) -> None:
+def check_finite(
+    values: Array, name: str, shape: tuple[int, ...] = (), *, overflows: bool = False, takes_gaps: bool = False
+) -> None:
     """Refuse NaN and infinity, naming the place of the first; of sparse rows only the entries are looked at.
 
     With ``overflows`` the values are what finite samples were made into, and such a number has left the range of their dtype.
+    With ``takes_gaps`` infinity alone is refused.
     """
     xp = array_namespace(values)
     entries = values.data if is_sparse(values) else values
@@ -74,7 +78,7 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overf
         if math.isfinite(float(xp.sum(entries))):
             return
     entries = xp.reshape(entries, (-1,))
-    bad = ~xp.isfinite(entries)
+    bad = xp.isinf(entries) if takes_gaps else ~xp.isfinite(entries)
     if not bool(xp.any(bad)):
         return
     index = int(xp.argmax(xp.astype(bad, xp.uint8)))
@@ -91,9 +95,26 @@ def check_finite(values: Array, name: str, shape: tuple[int, ...] = (), *, overf
         )
     where = f", entry {tuple(int(i) for i in np.unravel_index(column, shape))}" if shape else ""
     kind = "NaN" if math.isnan(float(entries[index])) else "infinity"
-    raise InputError(
-        f"Expected finite numbers in {name}, got {kind} at sample {row}{where}: impute or drop such samples before fitting."
-    )
+    todo = "impute or drop such samples before fitting."
+    if kind == "NaN" and name == "X":
+        todo = (
+            "use TensorClassifier or TensorRegressor, which fill gaps of samples in memory, or fill them in before, by an imputer "
+            "such as scikit-learn's SimpleImputer, or drop such samples."
+        )
+    raise InputError(f"Expected finite numbers in {name}, got {kind} at sample {row}{where}: {todo}")
+
+
+def check_gaps(rows: Array, shape: tuple[int, ...]) -> None:
+    """Refuse infinity in rows (n, p) in which NaN stands for what is missing, and samples without any value."""
+    check_finite(rows, "X", shape, takes_gaps=True)
+    xp = array_namespace(rows)
+    if not xp.isdtype(rows.dtype, "real floating"):
+        return
+    is_empty = xp.all(xp.isnan(rows), axis=1)
+    if bool(xp.any(is_empty)):
+        raise InputError(
+            f"Expected some value in each sample, got only NaN in sample {int(xp.argmax(xp.astype(is_empty, xp.uint8)))}: drop it."
+        )
 
 
 def as_numpy(values: Any, name: str) -> Array:
@@ -105,8 +126,8 @@ def as_numpy(values: Any, name: str) -> Array:
     except ValueError:
         shapes = sorted({np.shape(row) for row in values})[:2]
         raise InputError(
-            f"Expected {name} to be one array, got rows of several shapes, such as {' and '.join(map(str, shapes))}: cut, pad or "
-            "resample them to one."
+            f"Expected {name} to be one array, got rows of several shapes, such as {' and '.join(map(str, shapes))}: use "
+            "TensorClassifier or TensorRegressor, which take samples of unequal length, or bring them to one by ResampleTime."
         ) from None
     if isinstance(values, np.ma.MaskedArray) and np.any(values.mask):
         raise InputError(
@@ -216,6 +237,8 @@ def read_rows(
     known_names: Array | None = None,
     any_library: bool = False,
     finite: bool = True,
+    takes_gaps: bool = False,
+    time: int | None = None,
 ) -> Rows:
     """Check X and return it as rows (n, p), float32 or float64.
 
@@ -228,16 +251,20 @@ def read_rows(
     any_library : whether arrays of other libraries stay what and where they are, those of narrow numbers as narrow, and sparse
         rows stay sparse, in CSR format; else all becomes an array of NumPy
     finite : whether to look for NaN and infinity; if not, the caller does
+    takes_gaps : whether entries may be NaN
+    time : the mode along which samples may have another length than those of ``fit``; None where there is none
     """
     non_numpy = any_library and is_non_numpy(X)
     X = _as_samples(X, non_numpy)
     shape = sample_shape(X, tensor_shape)
     if known_shape is not None:
         is_flat = len(np.shape(X)) == 2 and math.prod(shape) == math.prod(known_shape)
-        if shape != known_shape and not is_flat:
+        differs_in = [mode for mode, sizes in enumerate(zip(shape, known_shape, strict=False)) if len(set(sizes)) > 1]
+        is_other_length = len(shape) == len(known_shape) and differs_in == [time]
+        if shape != known_shape and not is_flat and not is_other_length:
             raise other_shape(name, known_shape, shape)
-        shape = known_shape
-    holder = stand_in(name, None if known_shape is None else math.prod(known_shape), known_names)
+        shape = shape if is_other_length else known_shape
+    holder = stand_in(name, None if known_shape is None else math.prod(shape), known_names)
     reset = known_shape is None
     if non_numpy:
         rows = _non_numpy_rows(holder, X, reset=reset)
@@ -256,7 +283,9 @@ def read_rows(
             raise
     if is_sparse(rows):
         rows = _canonical(rows)
-    if finite:
+    if finite and takes_gaps and not is_sparse(rows):
+        check_gaps(rows, shape)
+    elif finite:
         check_finite(rows, "X", shape)
     flat = len(shape) > 1 and len(np.shape(X)) == 2
     return Rows(rows, shape, flat, getattr(holder, "feature_names_in_", None))

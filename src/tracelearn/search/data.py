@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, available_memory, is_sparse, to_numpy
-from tracelearn.errors import warn
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    available_memory,
+    is_sparse,
+    move_to,
+    to_numpy,
+)
+from tracelearn.errors import refuse, warn
+from tracelearn.features import ResampleTime
+from tracelearn.features.axes import find_time_axis, read_modes
+from tracelearn.features.gaps import has_gaps
 from tracelearn.losses import Loss
+from tracelearn.samples.checks import check_gaps, float_dtype
+from tracelearn.samples.modes import Mode
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import Raw, Samples, as_raw
 from tracelearn.samples.targets import loss_for
@@ -20,7 +35,7 @@ from tracelearn.search.scorers import scorer_of
 from tracelearn.search.splits import Targets
 from tracelearn.search.views import SamplesInMemory
 
-__all__ = ["SearchData", "read_for_search"]
+__all__ = ["SearchData", "find_time", "read_for_search"]
 
 # Bytes that a search takes for each number of the samples: the samples, some views of them, and coordinates.
 _BYTES = 40
@@ -42,6 +57,7 @@ class SearchData:
     labels: Array  # (n,), the targets of all samples as they came
     weight: Array  # (n,), what they weigh
     is_all: bool
+    resampler: ResampleTime | None = None  # fitted to samples in memory: what completes samples with gaps, or of another length
 
     @property
     def are_classes(self) -> bool:
@@ -91,8 +107,17 @@ class SearchData:
         )
 
 
-def read_for_search(raw: Raw, reader: Reader, random_state: Any = 0) -> SearchData:
-    """Read samples into memory, or as many as fit, drawn by class and weight."""
+def read_for_search(
+    raw: Raw,
+    reader: Reader,
+    random_state: Any = 0,
+    *,
+    resampler_of: Callable[[Spec], ResampleTime] | None = None,
+) -> SearchData:
+    """Read samples into memory, or as many as fit, drawn by class and weight.
+
+    ``resampler_of`` makes what completes samples in memory with gaps or of unequal length; where it is None, these are refused.
+    """
     if not raw.repeatable:
         raise ValueError(
             "Expected samples that can be read more than once to choose by cross-validation, got an iterator: pass arrays, "
@@ -108,6 +133,10 @@ def read_for_search(raw: Raw, reader: Reader, random_state: Any = 0) -> SearchDa
             return _drawn(raw, reader, n_in_memory, labels, weight, random_state)
         raw = _in_memory(raw)
     spec, samples = read(raw, reader)
+    resampler = as_given = None
+    if resampler_of is not None and not is_sparse(samples.like):
+        resampler = resampler_of(spec)
+        spec, samples, as_given = completed(spec, samples, resampler)
     samples = samples.checked()
     (block,) = samples.blocks
     index = np.flatnonzero(to_numpy(block.weight) > 0)
@@ -115,9 +144,61 @@ def read_for_search(raw: Raw, reader: Reader, random_state: Any = 0) -> SearchDa
         block = replace(block.take(index), first=0)
         samples = Samples.of(block, spec.sample_shape)
     searched = SamplesInMemory(block.X, spec.sample_shape, block.weight, labels[index])
+    if as_given is not None:
+        xp = array_namespace(as_given)
+        searched = replace(searched, as_given=xp.take(as_given, move_to(index, as_given), axis=0))
     weight_of_all = np.zeros(len(labels))
     weight_of_all[index] = to_numpy(block.weight)
-    return SearchData(spec, samples, searched, block.Y, block.confounds, index, labels, weight_of_all, is_all=True)
+    return SearchData(
+        spec, samples, searched, block.Y, block.confounds, index, labels, weight_of_all, is_all=True, resampler=resampler
+    )
+
+
+def find_time(spec: Spec, time_axis: Any, padded_along: int | None) -> int | None:
+    """Find the mode of samples along which gaps are interpolated: the one that differs in length, or that ``time_axis`` means."""
+    shape = spec.sample_shape
+    names = [mode.name for mode in spec.modes or ()]
+    name = "time" if time_axis == "auto" else time_axis
+    if padded_along is None and time_axis is not None and len(shape) > 1:
+        if isinstance(time_axis, Integral):
+            return read_modes(time_axis, shape, "time_axis")[0]
+        return names.index(name) if name in names else find_time_axis(shape, time_axis, spec.modes)[0]
+    is_other = isinstance(time_axis, Integral) and padded_along not in (None, read_modes(time_axis, shape, "time_axis")[0])
+    refuse(
+        is_other,
+        f"Expected samples of unequal length along time_axis={time_axis}, got mode {padded_along} that differs: leave time_axis out.",
+    )
+    return padded_along
+
+
+def completed(spec: Spec, samples: Samples, resampler: ResampleTime) -> tuple[Spec, Samples, Array | None]:
+    """Fill gaps, and bring samples in memory to one length; return also tensors as they were given, None if all were complete.
+
+    The resampler learns from samples of some weight.
+    """
+    (block,) = samples.blocks
+    check_gaps(block.X, spec.sample_shape)
+    xp = array_namespace(block.X)
+    tensors = xp.reshape(block.X, (-1, *spec.sample_shape))
+    weight = xp.ones_like(block.Y[:, 0]) if block.weight is None else block.weight
+    tensors = as_dtype(tensors, float_dtype(tensors))
+    weighted = xp.nonzero(weight)[0]
+    is_whole = weighted.shape[0] == tensors.shape[0]
+    resampler.fit_tensors(
+        tensors if is_whole else xp.take(tensors, weighted, axis=0), weight if is_whole else xp.take(weight, weighted)
+    )
+    complete = resampler.transform_tensors(tensors)
+    if complete.shape == tensors.shape and not has_gaps(tensors):
+        return spec, samples, None
+    shape = resampler.sample_shape_
+    modes = spec.modes
+    if modes is not None and shape != spec.sample_shape:
+        modes = tuple(
+            mode if len(mode.values) == size else Mode(mode.name, np.arange(size))
+            for mode, size in zip(modes, shape, strict=True)
+        )
+    block = replace(block, X=xp.reshape(complete, (complete.shape[0], -1)))
+    return replace(spec, sample_shape=shape, modes=modes), Samples.of(block, shape), tensors
 
 
 def _in_memory(raw: Raw) -> Raw:

@@ -7,12 +7,14 @@ publishes it. Nothing is written on the estimator before the end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,12 +26,13 @@ from tracelearn.estimators.base import TensorInput
 from tracelearn.estimators.prediction import apply_to_samples
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
-from tracelearn.features import SecondOrder
+from tracelearn.features import ResampleTime, SecondOrder
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
 from tracelearn.samples.checks import check_place, learning, read_groups, read_rows, read_targets, read_weights
+from tracelearn.samples.lengths import padded
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.samples.scikit_learn import (
@@ -42,7 +45,7 @@ from tracelearn.search.advice import warn_of_choice, warn_of_copies_and_outliers
 from tracelearn.search.attributes import about_choice, about_model, about_samples
 from tracelearn.search.calibration import Calibration
 from tracelearn.search.choice import choose
-from tracelearn.search.data import SearchData, read_for_search
+from tracelearn.search.data import SearchData, find_time, read_for_search
 from tracelearn.search.events import Event, Listener
 from tracelearn.search.intervals import interval
 from tracelearn.search.last_fit import coded_for_softmax, moments_to_keep, show_all_samples, spec_of_views
@@ -140,6 +143,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         self.verbose = verbose
 
     _spec: Spec
+    resampler_: ResampleTime | None
     sample_shape_: tuple[int, ...]
     views_: dict[str, Any]
     coef_by_view_: dict[str, Array]
@@ -158,6 +162,11 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         if isinstance(self, ClassifierMixin):
             return Reader(type(self).__name__, Labels(self._loss(), self.class_weight), self.tensor_shape)
         return Reader(type(self).__name__, Numbers(self._loss()), self.tensor_shape)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # gaps of samples in memory are filled
+        return tags
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -198,7 +207,10 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         n_allowed = n_blas_threads()
         with one_thread():
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
-            data = read_for_search(as_raw(X, y, sample_weight, confounds), self._reader(), self.random_state)
+            series = padded(X)
+            raw = as_raw(series.values, y, sample_weight, confounds)
+            resampler_of = partial(self._resampler, padded_along=series.time)
+            data = read_for_search(raw, self._reader(), self.random_state, resampler_of=resampler_of)
             task = self._task(data, groups, split_params, n_allowed)
             with listener.interruptible():
                 choice = choose(task, listener)
@@ -215,6 +227,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             shapes = [choice.tried.split_blend.views[name].shape for name in names]
             attributes = about_samples(data.spec) | about_model(names, views, fitted, data.spec, shapes)
             attributes |= about_choice(choice, task, settings)
+            attributes["resampler_"] = data.resampler
             if moments is not None:
                 attributes["moments_"] = moments
             self._publish(attributes, anew=True)
@@ -253,6 +266,15 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             classes=data.spec.classes,
         )
 
+    def _resampler(self, spec: Spec, padded_along: int | None) -> ResampleTime:
+        """Make what completes samples with gaps or of unequal length.
+
+        Flat samples have as many times as columns say, so that n_features_in_ is their number.
+        """
+        time = find_time(spec, self.time_axis, padded_along)
+        is_fixed = time is None or spec.is_flat
+        return ResampleTime(time, n_times=spec.sample_shape[time] if is_fixed and time is not None else "median")
+
     def _candidates(self, data: SearchData) -> tuple[Any, ...]:
         """List the views to try."""
         rows = data.searched.rows
@@ -260,13 +282,16 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             candidates, _ = read_views(None, data.spec.sample_shape, rows.shape[0])
             return tuple(candidates)
         positive = bool(array_namespace(rows).all(rows > 0))
+        is_unequal = data.resampler is not None and data.resampler.has_seen_several_lengths
+        given = data.searched.as_given
         candidates, reason = read_views(
             self.views,
-            data.spec.sample_shape,
+            data.spec.sample_shape if given is None else tuple(given.shape[1:]),
             rows.shape[0],
             positive=positive,
-            time_axis=self.time_axis,
+            time_axis=self.time_axis if not is_unequal or self.time_axis is None else data.resampler.time_axis_,
             modes=data.spec.modes,
+            are_unequal=is_unequal,
         )
         say = reporter(type(self).__name__, self.verbose)
         say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason})", 1)
@@ -423,17 +448,22 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         The model is linear in these: ``linear_estimator`` learns it.
         """
         check_is_fitted(self, "views_")
-        X, _, _ = unnamed(X, 0, self._spec.modes)
-        rows = read_rows(
+        series = padded(X, self.sample_shape_)
+        X, _, _ = unnamed(series.values, 0, self._spec.modes)
+        samples = read_rows(
             X,
             name=type(self).__name__,
             known_shape=self.sample_shape_,
             known_names=self._spec.feature_names,
             any_library=True,
-        ).rows
-        views = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), self.sample_shape_)
+            takes_gaps=self.resampler_ is not None,
+            time=self._mode_of_any_length(series.time),
+        )
+        views = ShownByViews(
+            tuple(self.views_.values()), tuple(self.view_factors_.values()), self.sample_shape_, self.resampler_
+        )
         shape, _ = joined_shape_and_penalty(views.transformers, self._view_shapes(), self.penalty)
-        Z = views(rows)
+        Z = views(samples.rows, samples.sample_shape)
         return Z if is_sparse(Z) else array_namespace(Z).reshape(Z, (-1, *shape))
 
     def linear_estimator(self) -> Any:
@@ -458,7 +488,8 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         check_is_fitted(self, "views_")
         self._check_confounds(confounds)
         spec = self._spec
-        X, _, _ = unnamed(X, 0, spec.modes)
+        series = padded(X, spec.sample_shape)
+        X, _, _ = unnamed(series.values, 0, spec.modes)
         coefs = tuple(self.coef_by_view_.values())
         check_place(X, coefs[0], f"{type(self).__name__}.{method}()")
         xp = array_namespace(coefs[0])
@@ -466,14 +497,21 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         scores = ScoresByViews(
             name=type(self).__name__,
             spec=spec,
-            views=ShownByViews(tuple(self.views_.values()), (1.0,) * len(coefs), spec.sample_shape),
+            views=ShownByViews(tuple(self.views_.values()), (1.0,) * len(coefs), spec.sample_shape, self.resampler_),
             coefs=tuple(xp.reshape(W, (spec.n_targets, -1)) for W in coefs),
             intercept=self.intercept_,
             confound_coef=None if confound_coef is None else xp.reshape(confound_coef, (spec.n_targets, -1)),
             class_map=getattr(self, "class_map_", None),
             after=after,
+            time=self._mode_of_any_length(series.time),
         )
         return apply_to_samples(scores, X, confounds, spec)
+
+    def _mode_of_any_length(self, padded_along: int | None) -> int | None:
+        """Find the mode along which samples may be of any length: only if those of fit were, or if these come as a list."""
+        if self.resampler_ is None or not (padded_along is not None or self.resampler_.has_seen_several_lengths):
+            return None
+        return self.resampler_.time_axis_
 
     def _check_confounds(self, confounds: Any) -> None:
         """Refuse a model of confounds without them, and confounds that it does not know."""

@@ -32,19 +32,20 @@ def show_all_samples(
     if data.is_all:
         views = {name: choice.views.get(name) or fit_view(candidates[name], task.samples) for name in names}
         blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
-        shown_by_views = ShownByViews(tuple(views[name].transformer for name in names), blended.factors, shape)
+        transformers = tuple(views[name].transformer for name in names)
+        shown_by_views = ShownByViews(transformers, blended.factors, shape, data.resampler)
         block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
         return shown_by_views, Samples.of(block, blended.shape)
-    transformers = []
+    fitted_by_blocks = []
     for name in names:
         transformer = candidates[name].transformer
         if transformer is not None:
             transformer = _fit_by_blocks(transformer, X, sample_weight)
-        transformers.append(transformer)
+        fitted_by_blocks.append(transformer)
     # Scales of views are those of the samples that chose.
     drawn = {name: choice.tried.split_blend.views[name] for name in names}
     factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
-    shown_by_views = ShownByViews(tuple(transformers), factors, shape)
+    shown_by_views = ShownByViews(tuple(fitted_by_blocks), factors, shape)
     return shown_by_views, data.samples.mapped_rows(shown_by_views, choice.split.shape)
 
 

@@ -39,16 +39,24 @@ class ScoresByViews:
     confound_coef: Array | None  # (K, q)
     class_map: Array | None  # (K + 1, K)
     after: Callable[[Array], Array]  # of scores (n, K)
+    time: int | None = None  # the mode along which samples may be of any length; None where there is none
 
     def __call__(self, X: Any, confounds: Array | None = None) -> Array:
         """Score samples in memory."""
-        rows = read_rows(
-            X, name=self.name, known_shape=self.spec.sample_shape, known_names=self.spec.feature_names, any_library=True
-        ).rows
+        samples = read_rows(
+            X,
+            name=self.name,
+            known_shape=self.spec.sample_shape,
+            known_names=self.spec.feature_names,
+            any_library=True,
+            takes_gaps=self.views.resampler is not None,
+            time=self.time,
+        )
+        rows = samples.rows
         wide = self.coefs[0].dtype if is_sparse(rows) else widest(rows)["dtype"]
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             scores: Any = self.intercept
-            for block, coef in zip(self.views.by_view(rows), self.coefs, strict=True):
+            for block, coef in zip(self.views.by_view(rows, samples.sample_shape), self.coefs, strict=True):
                 block = block if is_sparse(block) else as_dtype(block, wide)  # noqa: PLW2901
                 scores = block @ as_dtype(coef, wide).T + scores
             if confounds is not None:

@@ -34,6 +34,7 @@ __all__ = [
     "fit_view",
     "joined_shape_and_penalty",
     "read_views",
+    "takes_gaps",
     "transformed",
     "views_that_suit",
 ]
@@ -64,7 +65,13 @@ class Candidate:
 
 
 def views_that_suit(
-    shape: tuple[int, ...], n_samples: int, *, positive: bool = False, time_axis: Any = "auto", modes: Any = None
+    shape: tuple[int, ...],
+    n_samples: int,
+    *,
+    positive: bool = False,
+    time_axis: Any = "auto",
+    modes: Any = None,
+    are_unequal: bool = False,
 ) -> tuple[list[tuple[str, Any]], str]:
     """List the default views that suit samples of a shape, as (name, transformer) pairs, and say why.
 
@@ -77,7 +84,7 @@ def views_that_suit(
     axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
     pairs = [
         (name, transformer)
-        for name, transformer in default_views(axis)
+        for name, transformer in default_views(axis, are_unequal=are_unequal)
         if transformer is None or transformer.suits(shape, n_samples, positive)
     ]
     return pairs, reason
@@ -100,6 +107,7 @@ def read_views(
     positive: bool = False,
     time_axis: Any = "auto",
     modes: Any = None,
+    are_unequal: bool = False,
 ) -> tuple[list[Candidate], str]:
     """Read the parameter ``views`` of an estimator; return candidates, and say why these.
 
@@ -107,9 +115,12 @@ def read_views(
     ----------
     views : "auto", transformer, or list of transformers or of (name, transformer) pairs
         None and "passthrough" are the samples as they are. Transformers without names are named as ``make_union`` does.
+    are_unequal : whether samples are of unequal length, so that the length itself is a view
     """
     if isinstance(views, str) and views == "auto":
-        pairs, reason = views_that_suit(shape, n_samples, positive=positive, time_axis=time_axis, modes=modes)
+        pairs, reason = views_that_suit(
+            shape, n_samples, positive=positive, time_axis=time_axis, modes=modes, are_unequal=are_unequal
+        )
     else:
         pairs = _named(views)
         reason = "as given"
@@ -157,11 +168,16 @@ class SamplesInMemory:
     shape: tuple[int, ...]
     weight: Array
     y: Any
+    as_given: Array | None = None  # tensors with gaps and padding, where samples had to be completed
 
     @property
     def tensors(self) -> Array:
-        """The samples as tensors (n, I1, ..., IN)."""
+        """The samples as tensors (n, I1, ..., IN), complete."""
         return array_namespace(self.rows).reshape(self.rows, (-1, *self.shape))
+
+    def tensors_for(self, transformer: Any) -> Array:
+        """The samples as a transformer sees them: as they were given if it takes gaps, else complete."""
+        return self.as_given if self.as_given is not None and takes_gaps(transformer) else self.tensors
 
     def take(self, index: Array, weight: Array | None = None) -> SamplesInMemory:
         """Keep the samples of an index, perhaps with other weights."""
@@ -169,7 +185,8 @@ class SamplesInMemory:
         place = move_to(index, self.weight)
         rows = self.rows[index] if is_sparse(self.rows) else xp.take(self.rows, place, axis=0)
         new_weight = xp.take(self.weight, place, axis=0) if weight is None else weight
-        return SamplesInMemory(rows, self.shape, new_weight, to_numpy(self.y)[index])
+        as_given = None if self.as_given is None else xp.take(self.as_given, place, axis=0)
+        return SamplesInMemory(rows, self.shape, new_weight, to_numpy(self.y)[index], as_given)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +221,8 @@ def fit_view(candidate: Candidate, samples: SamplesInMemory, folds: Folds | None
         for train, _ in folds.splits:
             fitted_in_fold = clone(candidate.transformer)
             _fit_transform(fitted_in_fold, samples.take(train))
-            shown_by_folds.append(xp.reshape(transformed(fitted_in_fold, samples.tensors), (n, -1)))
+            tensors = samples.tensors_for(fitted_in_fold)
+            shown_by_folds.append(xp.reshape(transformed(fitted_in_fold, tensors), (n, -1)))
         rows_of_fold = tuple(shown_by_folds)
     return FittedView(
         candidate.name,
@@ -220,13 +238,18 @@ def _fit_transform(transformer: Any, samples: SamplesInMemory) -> Array:
     """Fit a transformer of this package to tensors, any other to rows; return what it makes of the samples."""
     if isinstance(transformer, TensorTransformer):
         transformer.set_output(transform="default")
-        return transformer.fit_tensors(samples.tensors, samples.weight)
+        return transformer.fit_tensors(samples.tensors_for(transformer), samples.weight)
     rows = samples.rows if is_sparse(samples.rows) else to_numpy(samples.rows)
     options = {}
     if has_fit_parameter(transformer, "sample_weight"):
         options["sample_weight"] = to_numpy(samples.weight)
     transformer.fit(rows, to_numpy(samples.y), **options)
     return move_to(np.asarray(transformer.transform(rows), dtype=float), samples.weight)
+
+
+def takes_gaps(transformer: Any) -> bool:
+    """Tell whether a transformer takes samples with gaps and of any length, so that these need not be completed for it."""
+    return isinstance(transformer, TensorTransformer) and transformer.takes_gaps
 
 
 def transformed(transformer: Any, tensors: Array) -> Array:
@@ -324,19 +347,24 @@ class ShownByViews:
     transformers: tuple[Any, ...]
     factors: tuple[float, ...]
     shape: tuple[int, ...]  # of a sample
+    resampler: Any = None  # what completes samples with gaps, or of another length; None where they are refused before
 
-    def by_view(self, rows: Array) -> list[Array]:
-        """Show rows as each view does, one flat array for each view, without its factor."""
+    def by_view(self, rows: Array, shape: tuple[int, ...] | None = None) -> list[Array]:
+        """Show rows as each view does, one flat array for each view, without its factor; ``shape`` is that of longer samples."""
         if is_sparse(rows):
             return [rows for _ in self.transformers]
         xp = array_namespace(rows)
         n = rows.shape[0]
-        tensors = xp.reshape(rows, (n, *self.shape))
-        return [xp.reshape(transformed(view, tensors), (n, -1)) for view in self.transformers]
+        tensors = xp.reshape(rows, (n, *(self.shape if shape is None else shape)))
+        complete = tensors if self.resampler is None else self.resampler.transform_tensors(tensors)
+        return [
+            xp.reshape(transformed(view, tensors if takes_gaps(view) else complete), (n, -1))
+            for view in self.transformers
+        ]
 
-    def __call__(self, rows: Array) -> Array:
+    def __call__(self, rows: Array, shape: tuple[int, ...] | None = None) -> Array:
         """Show rows as all views do, each times its factor."""
-        blocks = self.by_view(rows)
+        blocks = self.by_view(rows, shape)
         if len(blocks) == 1:
             return blocks[0]
         xp = array_namespace(blocks[0])

@@ -1,0 +1,70 @@
+"""Samples with gaps: tensors in which NaN stands for what was not measured, inside of a sample or beyond its end.
+
+A sample ends after the last time at which any of its channels has a value, so samples of unequal length are one tensor, padded
+with NaN. Nothing here changes a value that is there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
+
+__all__ = ["by_length", "has_gaps", "interpolated", "lengths_of", "positive_part", "resampled"]
+
+
+def has_gaps(T: Array) -> bool:
+    """Tell whether any entry is NaN, in one pass without a mask where none is."""
+    xp = array_namespace(T)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not math.isnan(float(xp.sum(T))):
+            return False
+    return bool(xp.any(xp.isnan(T)))  # the sum of two infinities is NaN, too
+
+
+def lengths_of(T: Array, time: int) -> Array:
+    """Count the times of each of some tensors (n, I1, ..., IN) up to the last with a value; ``time`` is the number of a mode."""
+    others = tuple(axis for axis in range(1, T.ndim) if axis != time + 1)
+    has_value = np.any(~np.isnan(to_numpy(T)), axis=others)
+    from_end = np.argmax(has_value[:, ::-1], axis=1)
+    return np.where(has_value.any(axis=1), has_value.shape[1] - from_end, 0)
+
+
+def by_length(T: Array, time: int) -> Iterator[tuple[Array, Array]]:
+    """Yield the samples of each length that occurs: their index, and themselves as tensors of that many times."""
+    lengths = lengths_of(T, time)
+    for length in np.unique(lengths).tolist():
+        index = np.flatnonzero(lengths == length)
+        yield index, T[index][(slice(None),) * (time + 1) + (slice(length),)]
+
+
+def resampled(signal: Array, length: int, n_times: int) -> Array:
+    """Interpolate the first ``length`` times of a signal (times,) at ``n_times`` equal steps, from its first to its last time.
+
+    Values that are missing are taken from the line between their neighbours, and at either end from the only one. With as many
+    times as there were, values that are there stay exactly what they are. A signal without values stays so.
+    """
+    there = np.flatnonzero(~np.isnan(signal[:length]))
+    if not len(there):
+        return np.full(n_times, np.nan)
+    steps = np.arange(n_times) if n_times == length else np.linspace(0.0, length - 1.0, n_times)
+    return np.interp(steps, there, signal[there])
+
+
+def interpolated(T: Array, time: int) -> Array:
+    """Fill the gaps of tensors (n, I1, ..., IN) that all end at their last time along one mode; see ``resampled``."""
+    signals = np.moveaxis(T, time + 1, -1)
+    n_times = signals.shape[-1]
+    filled = signals.copy()
+    for place in np.argwhere(np.isnan(signals).any(axis=-1)):
+        filled[tuple(place)] = resampled(signals[tuple(place)], n_times, n_times)
+    return np.moveaxis(filled, -1, time + 1)
+
+
+def positive_part(C: Array) -> Array:
+    """Find the positive semidefinite matrices that are nearest to symmetric ones (..., c, c)."""
+    values, vectors = np.linalg.eigh((C + np.swapaxes(C, -1, -2)) / 2)
+    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)

@@ -1,0 +1,98 @@
+"""Samples of unequal length: read from lists and other containers as one array, padded with NaN."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import Array
+from tracelearn.errors import InputError
+
+__all__ = ["Padded", "padded"]
+
+
+@dataclass(frozen=True, eq=False)
+class Padded:
+    """Samples as one array, and the mode along which they were padded with NaN; None where they came in one length."""
+
+    values: Any
+    time: int | None = None
+
+
+def padded(X: Any, known_shape: tuple[int, ...] | None = None) -> Padded:
+    """Read a list of arrays of unequal length as one array (n, I1, ..., IN); all else is returned as it is.
+
+    One mode may differ in size: it is time. Series of one channel, of shape (times,), get a mode for it. A list of tuples holds
+    batches, not samples.
+
+    Parameters
+    ----------
+    X : samples of any kind
+    known_shape : that of the samples of ``fit``, which tells series of one channel from flat samples
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.samples.lengths import padded
+    >>> series = padded([np.ones((2, 3)), np.ones((2, 5))])
+    >>> series.values.shape, series.time, series.values[0, 0]
+    ((2, 2, 5), 1, array([ 1.,  1.,  1., nan, nan]))
+    """
+    samples = _arrays(X)
+    if samples is None:
+        return Padded(X)
+    are_series = all(sample.ndim == 1 for sample in samples)
+    if len({sample.shape for sample in samples}) > 1:
+        return _joined([sample[None] for sample in samples] if are_series else samples)
+    if are_series and known_shape is not None and len(known_shape) == 2 and known_shape[0] == 1:
+        return Padded(np.stack(samples)[:, None])
+    return Padded(X)
+
+
+def _arrays(X: Any) -> list[Array] | None:
+    """Return the arrays of a list, or of an object array, each of which is a sample; None for all else.
+
+    A sample may be a list of channels, but not one of numbers: rows of unequal length are rather a mistake.
+    """
+    if not (isinstance(X, list) or (isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1)) or not len(X):
+        return None
+    samples = []
+    for sample in X:
+        is_list = isinstance(sample, list) and bool(sample) and isinstance(sample[0], list)
+        if not (is_list or isinstance(sample, np.ndarray)):
+            return None
+        try:
+            samples.append(np.asarray(sample))
+        except ValueError:  # channels of unequal length
+            return None
+    return samples if all(sample.dtype.kind in "fiub" and sample.ndim > 0 for sample in samples) else None
+
+
+def _joined(samples: list[Array]) -> Padded:
+    """Pad arrays that differ in the size of one mode; name the first that differs in another."""
+    first = samples[0].shape
+    orders = [sample.ndim for sample in samples]
+    if len(set(orders)) > 1:
+        other = next(i for i, order in enumerate(orders) if order != orders[0])
+        raise InputError(
+            f"Expected samples of as many modes, got shape {first} of sample 0 and {samples[other].shape} of sample {other}: "
+            "bring all into the form channels × times."
+        )
+    sizes = np.array([sample.shape for sample in samples])
+    differing = np.flatnonzero(np.any(sizes != sizes[0], axis=0))
+    time = int(differing[0]) if len(differing) == 1 else len(first) - 1
+    fixed = np.delete(sizes, time, axis=1)
+    odd = np.flatnonzero(np.any(fixed != fixed[0], axis=1))
+    if len(odd):
+        raise InputError(
+            f"Expected samples that differ in the size of one mode, time, got shape {first} of sample 0 and "
+            f"{samples[odd[0]].shape} of sample {odd[0]}: select the same channels of all."
+        )
+    shape = tuple(int(size) for size in sizes.max(axis=0))
+    dtype = np.result_type(np.float32, *{sample.dtype for sample in samples})
+    values = np.full((len(samples), *shape), np.nan, dtype=dtype)
+    for row, sample in zip(values, samples, strict=True):
+        row[tuple(slice(size) for size in sample.shape)] = sample
+    return Padded(values, time)
