@@ -27,7 +27,7 @@ from tracelearn.features.training import TensorReader, TensorSamples, TrainingSa
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import check_finite, float_dtype, learning
 from tracelearn.samples.execution import lazily
-from tracelearn.samples.lengths import padded
+from tracelearn.samples.lengths import Padded, padded
 from tracelearn.samples.modes import like_input
 from tracelearn.samples.samples import as_raw, is_dask, is_named, unnamed
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
@@ -164,8 +164,9 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     @learning
     def _fit(self, X: Any, sample_weight: Any, earlier: Any) -> Self:
         """Learn from samples wherever they are, after those of ``earlier``, which may be this transformer."""
-        X = padded(X).values if self.takes_gaps else X
-        X, _, modes = unnamed(X, 0, None if earlier is None else earlier.modes_)
+        series = padded(X) if self.takes_gaps else Padded(X)
+        any_length = series.time is not None or getattr(earlier, "takes_any_length_", False)
+        X, _, modes = unnamed(series.values, 0, None if earlier is None else earlier.modes_)
         if modes is None and earlier is not None:
             modes = earlier.modes_
         source = None if self.learns_in_one_pass else as_source(X, None, sample_weight)
@@ -174,7 +175,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         else:
             blocks = ((block, weight) for block, _, weight in source.batches())
         for block, weight in blocks:
-            samples = training_samples(self, block, weight, is_fitted=earlier is not None)
+            samples = training_samples(self, block, weight, is_fitted=earlier is not None, any_length=any_length)
             learned = self._learned(samples, earlier)
             if samples.feature_names is not None:
                 learned["feature_names_in_"] = samples.feature_names
@@ -187,6 +188,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def _learned(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
         """Return all fitted attributes: what ``learn`` returns, and the shape of the samples."""
         learned = self.learn(samples, earlier)
+        if self.takes_gaps:
+            time = self.time_mode(samples.shape)
+            are_unequal = time is not None and samples.are_unequal(time)
+            learned.setdefault("takes_any_length_", are_unequal or getattr(earlier, "takes_any_length_", False))
         return {"sample_shape_": samples.shape, "n_features_in_": math.prod(samples.shape), **learned}
 
     def publish(self, learned: dict[str, Any]) -> None:
@@ -206,7 +211,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         with the columns of ``get_feature_names_out``.
         """
         check_is_fitted(self)
-        X = padded(X).values if self.takes_gaps else X
+        if self.takes_gaps and padded(X).time is not None:
+            return self._transform_in_memory(padded(X).values, any_length=True)
         if is_named(X):
             values = self.transform(unnamed(X, 0, self.modes_)[0])
             return like_input(values, X, self.modes_) if self.keeps_entries else values
@@ -218,7 +224,11 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             return self._transform_in_memory(X)
         return np.concatenate([self._transform_in_memory(block) for _, block, *_ in raw.batches])
 
-    def _transform_in_memory(self, X: Any) -> Array:
+    def transform_checked(self, T: Array) -> Array:
+        """Transform tensors (n, I1, ..., IN) that are checked and in memory; those with gaps may be of any length."""
+        return self._in_blocks(self.transform_tensors, T, flat=False)
+
+    def _transform_in_memory(self, X: Any, *, any_length: bool = False) -> Array:
         """Check and transform samples in memory."""
         X = X if hasattr(X, "shape") else np.asarray(X)
         output = get_output_config("transform", self)["dense"]
@@ -229,7 +239,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
                 "tensor_shape, or call set_output(transform='default')."
             )
         flat = output != "default" or (self.keeps_entries and len(X.shape) == 2)
-        T = TensorReader(self, is_fitted=True).tensors(X, takes_gaps=self.takes_gaps)
+        any_length = any_length or getattr(self, "takes_any_length_", False)
+        T = TensorReader(self, is_fitted=True, any_length=any_length).tensors(X, takes_gaps=self.takes_gaps)
         return self._in_blocks(self.transform_tensors, T, flat=flat)
 
     def _in_blocks(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:

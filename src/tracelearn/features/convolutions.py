@@ -386,7 +386,9 @@ class Convolutions(TensorTransformer):
                 channels = tuple(axis for axis in range(1, T.ndim) if axis != layout.time_axis + 1)
                 is_known = ~np.isnan(filled)
                 count = np.maximum(is_known.sum(axis=channels, keepdims=True), 1)
-                filled = np.where(is_known, filled, np.sum(filled, axis=channels, keepdims=True, where=is_known) / count)
+                filled = np.where(
+                    is_known, filled, np.sum(filled, axis=channels, keepdims=True, where=is_known) / count
+                )
             yield index, np.nan_to_num(filled, nan=0.0)
 
     def transform_with_gaps(self, T: Array) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 
-__all__ = ["by_length", "has_gaps", "interpolated", "lengths_of", "positive_part", "resampled"]
+__all__ = ["by_length", "has_gaps", "interpolated", "lengths_of", "resampled"]
 
 
 def has_gaps(T: Array) -> bool:
@@ -62,9 +62,3 @@ def interpolated(T: Array, time: int) -> Array:
     for place in np.argwhere(np.isnan(signals).any(axis=-1)):
         filled[tuple(place)] = resampled(signals[tuple(place)], n_times, n_times)
     return np.moveaxis(filled, -1, time + 1)
-
-
-def positive_part(C: Array) -> Array:
-    """Find the positive semidefinite matrices that are nearest to symmetric ones (..., c, c)."""
-    values, vectors = np.linalg.eigh((C + np.swapaxes(C, -1, -2)) / 2)
-    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)

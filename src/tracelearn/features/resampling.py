@@ -110,7 +110,7 @@ class ResampleTime(TensorTransformer):
 
     @property
     def has_seen_several_lengths(self) -> bool:
-        """Whether training samples were of unequal length, so that later ones may be of any."""
+        """Whether training samples were of unequal length."""
         return self.shortest_ < self.longest_
 
     # --- learning ----------------------------------------------------------------------------------------------------
@@ -159,6 +159,7 @@ class ResampleTime(TensorTransformer):
         return {
             "time_axis_": time,
             "n_times_": None if time is None else shape[time],
+            "takes_any_length_": time is not None,
             "mean_": sums / np.where(seen > 0, seen, 1.0),
             "seen_": seen,
             "shortest_": summary.shortest,  # type: ignore[attr-defined] # they are Gaps
@@ -171,7 +172,15 @@ class ResampleTime(TensorTransformer):
         """Return means and counts of all samples so far."""
         mean = np.stack([self.mean_ * self.seen_, self.seen_], axis=-1)
         return Gaps(
-            float(self.n_samples_seen_), mean, [], mean_only, _EPS, self.shortest_, self.longest_, self.n_unequal_, self.n_filled_
+            float(self.n_samples_seen_),
+            mean,
+            [],
+            mean_only,
+            _EPS,
+            self.shortest_,
+            self.longest_,
+            self.n_unequal_,
+            self.n_filled_,
         )
 
     # --- applying ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,15 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.errors import brief, refuse
 from tracelearn.features.axes import read_modes, read_time_axis, times_and_channels
 from tracelearn.features.base import TAKES_LONG, TensorTransformer
-from tracelearn.features.gaps import by_length, has_gaps, positive_part
+from tracelearn.features.covariances import (
+    completed_covariances,
+    filled_with_means,
+    moments_over_time,
+    pairwise_covariances,
+    positive_part,
+    shrunk_covariances,
+)
+from tracelearn.features.gaps import by_length, has_gaps
 from tracelearn.features.matrices import symmetric_power
 from tracelearn.features.summaries import Summary, squares, summarise
 from tracelearn.features.training import TrainingSamples
@@ -308,7 +316,9 @@ class SecondOrder(TensorTransformer):
         xp = array_namespace(signals)
         means = xp.mean(signals, axis=-1, keepdims=True)
         signals = signals - means
-        C = _shrunk(signals @ xp.matrix_transpose(signals) / signals.shape[-1], self.shrinkage, signals.shape[-1])
+        C = shrunk_covariances(
+            signals @ xp.matrix_transpose(signals) / signals.shape[-1], self.shrinkage, signals.shape[-1]
+        )
         if not np.finfo(np.float64).tiny < float(xp.max(C)) < np.inf:
             check_range(signals, "X")
         if not self.mean:
@@ -339,7 +349,7 @@ class SecondOrder(TensorTransformer):
                     signals[~is_complete], self.shrinkage, levels.mean_scale if self.mean else None
                 )
         if reference is None:
-            return _filled_with_mean(S)
+            return filled_with_means(S)
         return completed_covariances(S, np.broadcast_to(reference, S.shape[1:]))
 
     # --- learning and applying ---------------------------------------------------------------------------------------
@@ -379,7 +389,7 @@ class SecondOrder(TensorTransformer):
         xp = array_namespace(T)
         T = as_dtype(T, widest(T)["dtype"])
         if has_gaps(T):
-            return summarise(_filled_with_mean(self.levels_with_gaps(to_numpy(T))), to_numpy(weight), squares)
+            return summarise(filled_with_means(self.levels_with_gaps(to_numpy(T))), to_numpy(weight), squares)
         signals = self.signals(T)
         levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
         return summarise(levels, weight, squares)
@@ -504,109 +514,3 @@ class SecondOrder(TensorTransformer):
         largest = np.argmax(np.abs(patterns), axis=-1)[..., None]
         signs = np.where(np.take_along_axis(patterns, largest, axis=-1) < 0, -1.0, 1.0)
         return SpatialFilters(np.take_along_axis(values, order, axis=-1), signs * filters, signs * patterns)
-
-
-def moments_over_time(signals: Array) -> tuple[Array, Array]:
-    """Find the variance and the mean of signals (..., times) over the times that are known, NaN where none is."""
-    is_known = ~np.isnan(signals)
-    counts = np.where(is_known.any(axis=-1), is_known.sum(axis=-1), np.nan)
-    means = np.sum(signals, axis=-1, where=is_known) / counts
-    variances = np.sum((signals - means[..., None]) ** 2, axis=-1, where=is_known) / counts
-    return variances, means
-
-
-def pairwise_covariances(signals: Array, shrinkage: Any, mean_scale: float | None) -> Array:
-    """Find S of signals (..., c, times) with gaps; rows and columns of those without any value are NaN.
-
-    A covariance is that of the times at which both signals are known. Such matrices need not be positive: the nearest ones that
-    are take their place.
-
-    Parameters
-    ----------
-    mean_scale : the factor of means; None leaves them out
-    """
-    is_known = ~np.isnan(signals)
-    _, means = moments_over_time(signals)
-    deviations = np.where(is_known, signals - np.nan_to_num(means)[..., None], 0.0)
-    n_pairs = is_known.astype(float) @ np.swapaxes(is_known, -1, -2).astype(float)
-    C = deviations @ np.swapaxes(deviations, -1, -2) / np.maximum(n_pairs, 1.0)
-    size = C.shape[-1] + (mean_scale is not None)
-    S = np.full((*C.shape[:-2], size, size), np.nan)
-    is_seen = is_known.any(axis=-1)
-    for pattern in np.unique(is_seen.reshape(-1, C.shape[-1]), axis=0):
-        matrices = np.all(is_seen == pattern, axis=-1)
-        if mean_scale is not None:
-            S[matrices, -1, -1] = 1.0
-        if not pattern.any():
-            continue
-        signals_seen = np.flatnonzero(pattern)
-        block = np.ix_(signals_seen, signals_seen)
-        rows = slice(None)
-        among_seen = positive_part(C[matrices][(rows, *block)])
-        n_times = np.mean(n_pairs[matrices][(rows, *block)], axis=(-2, -1), keepdims=True)
-        among_seen = _shrunk(among_seen, shrinkage, n_times)
-        part = S[matrices]
-        if mean_scale is None:
-            part[(rows, *block)] = among_seen
-        else:
-            m = mean_scale * means[matrices][:, signals_seen]
-            part[(rows, *block)] = among_seen + m[:, :, None] * m[:, None, :]
-            part[:, signals_seen, -1] = part[:, -1, signals_seen] = m
-        S[matrices] = part
-    return S
-
-
-def completed_covariances(S: Array, M: Array) -> Array:
-    """Complete matrices S (n, ..., c, c) whose NaN are whole rows and columns, by what M (..., c, c) expects of them.
-
-    If signals of covariance M are seen in part, and those that are seen have covariance S, the others follow by regression on
-    them. Relative to M such a matrix differs from the identity in directions that were seen alone.
-    """
-    size = S.shape[-1]
-    is_seen = ~np.isnan(np.diagonal(S, axis1=-2, axis2=-1))
-    if is_seen.all():
-        return S
-    flat = S.reshape(-1, size, size).copy()
-    references = np.broadcast_to(M, S.shape).reshape(-1, size, size)
-    is_seen = is_seen.reshape(-1, size)
-    for pattern in np.unique(is_seen, axis=0):
-        if pattern.all():
-            continue
-        matrices = np.flatnonzero(np.all(is_seen == pattern, axis=1))
-        seen, missing = np.flatnonzero(pattern), np.flatnonzero(~pattern)
-        R = references[matrices]
-        scale = np.sqrt(np.diagonal(R, axis1=-2, axis2=-1))
-        scale = np.where(scale > 0, scale, 1.0)
-        R = R / (scale[:, :, None] * scale[:, None, :])
-        across = R[:, missing[:, None], seen]
-        regression = across @ np.linalg.pinv(R[:, seen[:, None], seen], hermitian=True)
-        own = flat[matrices][:, seen[:, None], seen] / (scale[:, seen, None] * scale[:, None, seen])
-        completed = R.copy()
-        predicted = regression @ own
-        completed[:, seen[:, None], seen] = own
-        completed[:, missing[:, None], seen] = predicted
-        completed[:, seen[:, None], missing] = np.swapaxes(predicted, 1, 2)
-        completed[:, missing[:, None], missing] += (predicted - across) @ np.swapaxes(regression, 1, 2)
-        flat[matrices] = completed * (scale[:, :, None] * scale[:, None, :])
-    return flat.reshape(S.shape)
-
-
-def _filled_with_mean(values: Array) -> Array:
-    """Replace NaN in (n, ...) by the mean of the samples that have a value there; by zero where none has."""
-    is_known = ~np.isnan(values)
-    means = np.sum(values, axis=0, where=is_known) / np.maximum(is_known.sum(axis=0), 1)
-    return np.where(is_known, values, means)
-
-
-def _shrunk(C: Array, shrinkage: Any, n_times: int) -> Array:
-    """Shrink covariances (..., c, c) of so many times towards the identity times their mean variance."""
-    xp = array_namespace(C)
-    c = C.shape[-1]
-    level = xp.linalg.trace(C)[..., None, None] / c
-    if shrinkage == "oas":
-        square = xp.mean(C**2, axis=(-2, -1), keepdims=True)
-        among = (n_times + 1.0) * (square - level**2 / c)
-        share = (square + level**2) / xp.where(among > 0, among, xp.ones_like(among))
-        shrinkage = xp.where(among > 0, xp.clip(share, max=1.0), xp.ones_like(among))
-    eye = xp.eye(c, dtype=C.dtype, device=device(C))
-    return (1.0 - shrinkage) * C + shrinkage * level * eye

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy
-from tracelearn.features.gaps import has_gaps
+from tracelearn.features.gaps import has_gaps, lengths_of
 from tracelearn.features.summaries import Summary
 from tracelearn.samples.checks import check_range, float_dtype, read_rows, read_weights
 from tracelearn.samples.samples import Local, Raw, as_raw, errors_name_block, is_dask
@@ -31,20 +31,25 @@ def blocks_of(n_samples: int, numbers_per_sample: int) -> Iterator[slice]:
 
 
 class TensorReader:
-    """Checks samples for one transformer and returns tensors; later samples must be like the first, or like those of ``fit``."""
+    """Checks samples for one transformer and returns tensors; later samples must be like the first, or like those of ``fit``.
 
-    def __init__(self, transformer: Any, *, is_fitted: bool) -> None:
+    With ``any_length`` they may be of another length than those of ``fit``.
+    """
+
+    def __init__(self, transformer: Any, *, is_fitted: bool, any_length: bool = False) -> None:
         self._name = type(transformer).__name__
         self._tensor_shape = transformer.tensor_shape
         self._shape: tuple[int, ...] | None = transformer.sample_shape_ if is_fitted else None
         self._common_shape = transformer.common_shape
-        self._time_mode = transformer.time_mode
+        self._time: int | None = None  # the mode along which samples may be of any length
+        if self._shape is not None and any_length and transformer.takes_gaps:
+            self._time = transformer.time_mode(self._shape)
         self.feature_names: Array | None = getattr(transformer, "feature_names_in_", None) if is_fitted else None
 
     def tensors(self, X: Any, *, takes_gaps: bool = False) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X.
 
-        With ``takes_gaps`` entries may be NaN, and samples of any length along the mode that is time.
+        With ``takes_gaps`` entries may be NaN.
         """
         samples = read_rows(
             X,
@@ -54,7 +59,7 @@ class TensorReader:
             known_names=self.feature_names,
             any_library=is_non_numpy(X),
             takes_gaps=takes_gaps,
-            time=self._time_mode(self._shape) if takes_gaps and self._shape is not None else None,
+            time=self._time,
         )
         rows = as_dtype(samples.rows, float_dtype(samples.rows))
         T = array_namespace(rows).reshape(rows, (-1, *samples.sample_shape))
@@ -87,6 +92,10 @@ class TrainingSamples(ABC):
     @property
     def have_gaps(self) -> bool:
         """Whether some entries are NaN: only samples in memory may have them."""
+        return False
+
+    def are_unequal(self, time: int) -> bool:
+        """Tell whether samples end at several times along a mode."""
         return False
 
     @abstractmethod
@@ -127,6 +136,10 @@ class TensorSamples(TrainingSamples):
     def have_gaps(self) -> bool:
         """Whether some entries are NaN."""
         return has_gaps(self.T)
+
+    def are_unequal(self, time: int) -> bool:
+        """Tell whether samples end at several times along a mode."""
+        return self.have_gaps and len(np.unique(lengths_of(self.T, time))) > 1
 
     def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
         """Add up the summaries of blocks; samples of weight zero are left out."""
@@ -176,12 +189,14 @@ class BlockSamples(TrainingSamples):
         return total
 
 
-def training_samples(transformer: Any, X: Any, sample_weight: Any, *, is_fitted: bool) -> TrainingSamples:
+def training_samples(
+    transformer: Any, X: Any, sample_weight: Any, *, is_fitted: bool, any_length: bool = False
+) -> TrainingSamples:
     """Prepare samples, wherever they are, for a transformer to learn from."""
     # Blocks of Dask must have targets: the first entry of each sample stands for them, and costs nothing.
     y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
     raw = as_raw(X, y, sample_weight)
-    reader = TensorReader(transformer, is_fitted=is_fitted)
+    reader = TensorReader(transformer, is_fitted=is_fitted, any_length=any_length)
     if raw.in_memory:
         return _tensor_samples(reader, X, sample_weight, takes_gaps=transformer.takes_gaps)
     if not isinstance(raw.execution, Local):  # workers get copies of the reader, which must know the shape before

@@ -98,8 +98,8 @@ def check_finite(
     todo = "impute or drop such samples before fitting."
     if kind == "NaN" and name == "X":
         todo = (
-            "use TensorClassifier or TensorRegressor, which fill gaps of samples in memory, or fill them in before, by an imputer "
-            "such as scikit-learn's SimpleImputer, or drop such samples."
+            "use TensorClassifier or TensorRegressor, which fill gaps of samples in memory, or fill them in before by an "
+            "imputer, such as scikit-learn's SimpleImputer, or drop such samples."
         )
     raise InputError(f"Expected finite numbers in {name}, got {kind} at sample {row}{where}: {todo}")
 
@@ -112,9 +112,8 @@ def check_gaps(rows: Array, shape: tuple[int, ...]) -> None:
         return
     is_empty = xp.all(xp.isnan(rows), axis=1)
     if bool(xp.any(is_empty)):
-        raise InputError(
-            f"Expected some value in each sample, got only NaN in sample {int(xp.argmax(xp.astype(is_empty, xp.uint8)))}: drop it."
-        )
+        index = int(xp.argmax(xp.astype(is_empty, xp.uint8)))
+        raise InputError(f"Expected some value in each sample, got only NaN in sample {index}: drop it.")
 
 
 def as_numpy(values: Any, name: str) -> Array:

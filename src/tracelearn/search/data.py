@@ -57,7 +57,9 @@ class SearchData:
     labels: Array  # (n,), the targets of all samples as they came
     weight: Array  # (n,), what they weigh
     is_all: bool
-    resampler: ResampleTime | None = None  # fitted to samples in memory: what completes samples with gaps, or of another length
+    resampler: ResampleTime | None = (
+        None  # fitted to samples in memory: what completes samples with gaps, or of another length
+    )
 
     @property
     def are_classes(self) -> bool:
@@ -150,7 +152,16 @@ def read_for_search(
     weight_of_all = np.zeros(len(labels))
     weight_of_all[index] = to_numpy(block.weight)
     return SearchData(
-        spec, samples, searched, block.Y, block.confounds, index, labels, weight_of_all, is_all=True, resampler=resampler
+        spec,
+        samples,
+        searched,
+        block.Y,
+        block.confounds,
+        index,
+        labels,
+        weight_of_all,
+        is_all=True,
+        resampler=resampler,
     )
 
 
@@ -163,10 +174,14 @@ def find_time(spec: Spec, time_axis: Any, padded_along: int | None) -> int | Non
         if isinstance(time_axis, Integral):
             return read_modes(time_axis, shape, "time_axis")[0]
         return names.index(name) if name in names else find_time_axis(shape, time_axis, spec.modes)[0]
-    is_other = isinstance(time_axis, Integral) and padded_along not in (None, read_modes(time_axis, shape, "time_axis")[0])
+    is_other = isinstance(time_axis, Integral) and padded_along not in (
+        None,
+        read_modes(time_axis, shape, "time_axis")[0],
+    )
     refuse(
         is_other,
-        f"Expected samples of unequal length along time_axis={time_axis}, got mode {padded_along} that differs: leave time_axis out.",
+        f"Expected samples of unequal length along time_axis={time_axis}, got mode {padded_along} that differs: leave "
+        "time_axis out.",
     )
     return padded_along
 

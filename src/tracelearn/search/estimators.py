@@ -188,6 +188,10 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         X : array of shape (n_samples, I1, ..., IN), or (n_samples, n_features) with ``tensor_shape``
             Or a file, a Dask array or a list of batches. Of samples that do not fit in memory as many as fit, drawn at random,
             choose; then all are read block by block for the last fit.
+
+            Samples in memory may have gaps, which are NaN, and be of unequal length: a list of arrays that differ in the size of
+            one mode, time, or an array that is padded with NaN. Covariances and convolutions see each at its own length; other
+            views see it complete, as ``ResampleTime`` makes it.
         y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
@@ -282,14 +286,18 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             candidates, _ = read_views(None, data.spec.sample_shape, rows.shape[0])
             return tuple(candidates)
         positive = bool(array_namespace(rows).all(rows > 0))
-        is_unequal = data.resampler is not None and data.resampler.has_seen_several_lengths
         given = data.searched.as_given
+        time_axis = self.time_axis
+        is_unequal = False
+        if data.resampler is not None and data.resampler.has_seen_several_lengths:
+            is_unequal = True
+            time_axis = None if time_axis is None else data.resampler.time_axis_
         candidates, reason = read_views(
             self.views,
             data.spec.sample_shape if given is None else tuple(given.shape[1:]),
             rows.shape[0],
             positive=positive,
-            time_axis=self.time_axis if not is_unequal or self.time_axis is None else data.resampler.time_axis_,
+            time_axis=time_axis,
             modes=data.spec.modes,
             are_unequal=is_unequal,
         )
@@ -568,6 +576,9 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
     ----------
     views_ : dict
         The fitted transformer of each view of the model, by name; None is the sample as it is.
+    resampler_ : ResampleTime or None
+        What fills gaps, and brings samples of unequal length to one, for views that need complete samples of one length. None
+        for samples that did not fit in memory, and for sparse ones.
     view_shares_ : dict of floats
         The share of each view that was tried in the best non-negative combination of their held-out scores, the largest first.
     coef_by_view_, patterns_by_view_ : dicts of arrays
@@ -686,8 +697,8 @@ tensor_shape, tol, max_iter, keep_moments, verbose
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    views_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, ridge_, \
-loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
+    views_, resampler_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, \
+ridge_, loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
 best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
         As in ``TensorRegressor``; scores are shares of samples whose class is found.
     calibration_slope_ : float

@@ -256,6 +256,8 @@ def transformed(transformer: Any, tensors: Array) -> Array:
     """Show tensors (n, I1, ..., IN) as a fitted transformer does: those of this package take tensors, others rows."""
     if transformer is None:
         return tensors
+    if takes_gaps(transformer):
+        return transformer.transform_checked(tensors)
     if isinstance(transformer, TensorTransformer):
         return transformer.transform(tensors)
     rows = to_numpy(tensors).reshape(tensors.shape[0], -1)

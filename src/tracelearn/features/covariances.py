@@ -1,0 +1,128 @@
+"""Covariances of signals over time: shrunk, and those of signals with gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import device
+
+from tracelearn.arrays.array_api import Array, array_namespace
+
+__all__ = [
+    "completed_covariances",
+    "filled_with_means",
+    "moments_over_time",
+    "pairwise_covariances",
+    "positive_part",
+    "shrunk_covariances",
+]
+
+
+def shrunk_covariances(C: Array, shrinkage: Any, n_times: int) -> Array:
+    """Shrink covariances (..., c, c) of so many times towards the identity times their mean variance."""
+    xp = array_namespace(C)
+    c = C.shape[-1]
+    level = xp.linalg.trace(C)[..., None, None] / c
+    if shrinkage == "oas":
+        square = xp.mean(C**2, axis=(-2, -1), keepdims=True)
+        among = (n_times + 1.0) * (square - level**2 / c)
+        share = (square + level**2) / xp.where(among > 0, among, xp.ones_like(among))
+        shrinkage = xp.where(among > 0, xp.clip(share, max=1.0), xp.ones_like(among))
+    eye = xp.eye(c, dtype=C.dtype, device=device(C))
+    return (1.0 - shrinkage) * C + shrinkage * level * eye
+
+
+def moments_over_time(signals: Array) -> tuple[Array, Array]:
+    """Find the variance and the mean of signals (..., times) over the times that are known, NaN where none is."""
+    is_known = ~np.isnan(signals)
+    counts = np.where(is_known.any(axis=-1), is_known.sum(axis=-1), np.nan)
+    means = np.sum(signals, axis=-1, where=is_known) / counts
+    variances = np.sum((signals - means[..., None]) ** 2, axis=-1, where=is_known) / counts
+    return variances, means
+
+
+def pairwise_covariances(signals: Array, shrinkage: Any, mean_scale: float | None) -> Array:
+    """Find S of signals (..., c, times) with gaps; rows and columns of those without any value are NaN.
+
+    A covariance is that of the times at which both signals are known. Such matrices need not be positive: the nearest ones that
+    are take their place.
+
+    Parameters
+    ----------
+    mean_scale : the factor of means; None leaves them out
+    """
+    is_known = ~np.isnan(signals)
+    _, means = moments_over_time(signals)
+    deviations = np.where(is_known, signals - np.nan_to_num(means)[..., None], 0.0)
+    n_pairs = is_known.astype(float) @ np.swapaxes(is_known, -1, -2).astype(float)
+    C = deviations @ np.swapaxes(deviations, -1, -2) / np.maximum(n_pairs, 1.0)
+    size = C.shape[-1] + (mean_scale is not None)
+    S = np.full((*C.shape[:-2], size, size), np.nan)
+    is_seen = is_known.any(axis=-1)
+    for pattern in np.unique(is_seen.reshape(-1, C.shape[-1]), axis=0):
+        matrices = np.all(is_seen == pattern, axis=-1)
+        if mean_scale is not None:
+            S[matrices, -1, -1] = 1.0
+        if not pattern.any():
+            continue
+        seen = np.flatnonzero(pattern)
+        among_seen = positive_part(C[matrices][:, seen[:, None], seen])
+        n_times = np.mean(n_pairs[matrices][:, seen[:, None], seen], axis=(-2, -1), keepdims=True)
+        among_seen = shrunk_covariances(among_seen, shrinkage, n_times)
+        part = S[matrices]
+        part[:, seen[:, None], seen] = among_seen
+        if mean_scale is not None:
+            m = mean_scale * means[matrices][:, seen]
+            part[:, seen[:, None], seen] += m[:, :, None] * m[:, None, :]
+            part[:, seen, -1] = part[:, -1, seen] = m
+        S[matrices] = part
+    return S
+
+
+def completed_covariances(S: Array, M: Array) -> Array:
+    """Complete matrices S (n, ..., c, c) whose NaN are whole rows and columns, by what M (..., c, c) expects of them.
+
+    If signals of covariance M are seen in part, and those that are seen have covariance S, the others follow by regression on
+    them. Relative to M such a matrix differs from the identity in directions that were seen alone.
+    """
+    size = S.shape[-1]
+    is_seen = ~np.isnan(np.diagonal(S, axis1=-2, axis2=-1))
+    if is_seen.all():
+        return S
+    flat = S.reshape(-1, size, size).copy()
+    references = np.broadcast_to(M, S.shape).reshape(-1, size, size)
+    is_seen = is_seen.reshape(-1, size)
+    for pattern in np.unique(is_seen, axis=0):
+        if pattern.all():
+            continue
+        matrices = np.flatnonzero(np.all(is_seen == pattern, axis=1))
+        seen, missing = np.flatnonzero(pattern), np.flatnonzero(~pattern)
+        R = references[matrices]
+        scale = np.sqrt(np.diagonal(R, axis1=-2, axis2=-1))
+        scale = np.where(scale > 0, scale, 1.0)
+        R = R / (scale[:, :, None] * scale[:, None, :])
+        across = R[:, missing[:, None], seen]
+        regression = across @ np.linalg.pinv(R[:, seen[:, None], seen], hermitian=True)
+        own = flat[matrices][:, seen[:, None], seen] / (scale[:, seen, None] * scale[:, None, seen])
+        completed = R.copy()
+        predicted = regression @ own
+        completed[:, seen[:, None], seen] = own
+        completed[:, missing[:, None], seen] = predicted
+        completed[:, seen[:, None], missing] = np.swapaxes(predicted, 1, 2)
+        completed[:, missing[:, None], missing] += (predicted - across) @ np.swapaxes(regression, 1, 2)
+        flat[matrices] = completed * (scale[:, :, None] * scale[:, None, :])
+    return flat.reshape(S.shape)
+
+
+def filled_with_means(values: Array) -> Array:
+    """Replace NaN in (n, ...) by the mean of the samples that have a value there; by zero where none has."""
+    is_known = ~np.isnan(values)
+    means = np.sum(values, axis=0, where=is_known) / np.maximum(is_known.sum(axis=0), 1)
+    return np.where(is_known, values, means)
+
+
+def positive_part(C: Array) -> Array:
+    """Find the positive semidefinite matrices that are nearest to symmetric ones (..., c, c)."""
+    values, vectors = np.linalg.eigh((C + np.swapaxes(C, -1, -2)) / 2)
+    return (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
