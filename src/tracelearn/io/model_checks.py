@@ -18,6 +18,7 @@ from tracelearn.errors import expect
 from tracelearn.estimators.base import TraceNormModel
 from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
 from tracelearn.estimators.lagged import LaggedRegressor
+from tracelearn.features import ResampleTime
 from tracelearn.features.base import TensorTransformer
 from tracelearn.fitting import WarmStart
 from tracelearn.moments import Moments
@@ -183,6 +184,7 @@ _FITTED: dict[str, Callable[[Any], bool]] = {
     "class_map_": _is_finite,
     "calibration_slope_": _is_number,
     "calibration_offsets_": _is_row,
+    "resampler_": lambda value: value is None or isinstance(value, ResampleTime),
     "held_out_residuals_": lambda value: isinstance(value, HeldOutResiduals),
     "lags_": lambda value: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind == "i",
 }
@@ -209,6 +211,7 @@ _OF_SEARCH = (
     "cv_results_",
     "best_index_",
     "best_params_",
+    "resampler_",
 )
 # What an estimator has besides, once it has ``coef_``.
 _WITH_WEIGHTS: dict[type, tuple[str, ...]] = {
