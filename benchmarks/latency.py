@@ -36,9 +36,6 @@ def main() -> None:
     for name, model in models.items():
         model.fit(X, y[:N_TRAINED])
         times = [milliseconds(lambda: model.predict_proba(one), 300), milliseconds(lambda: model.predict_proba(X), 30)]  # noqa: B023 - called here
-        if name == "TensorClassifier()":  # it chooses similarities, which have no graph
-            print(f"{name}: " + ", ".join(f"{value:.2f} ms" for value in times))
-            continue
         session = onnxruntime.InferenceSession(to_onnx(model, dtype="float64").SerializeToString())
         times += [
             milliseconds(lambda: session.run(None, {"X": one}), 300),  # noqa: B023
