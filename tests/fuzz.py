@@ -384,7 +384,6 @@ def read(kind, path):
                     getattr(model, name)(X)
     elif kind in ("command", "value"):
         command(path)
-        draw(path)
     elif kind == "checkpoint":
         stream([], TraceNormRegressor(alpha=0.1), checkpoint=path.parent, resume=True, max_samples=1)
         data = path.parent.parent / "seeds" / "stored.npz"
@@ -405,28 +404,6 @@ def command(path):
     said("merge", path, seeds / path.name, "--out", out / "merged", "--force")
     if refusal:
         raise ValueError(refusal)
-
-
-def draw(path):
-    """Draw what there is to draw of a model."""
-    import matplotlib as mpl
-
-    mpl.use("agg")
-    from matplotlib import pyplot as plt
-
-    from tracelearn import load, plotting
-
-    model = load(path)
-    displays = ["WeightsDisplay", "ModeFactorsDisplay", "ModeSpectrumDisplay", "ConvergenceDisplay"]
-    displays += ["PathDisplay"] if hasattr(model, "cv_results_") else []
-    for display in displays if hasattr(model, "coef_") else ():
-        try:
-            getattr(plotting, display).from_estimator(model)
-        except ValueError as refusal:
-            if not _is_sentence(str(refusal)):
-                raise
-        finally:
-            plt.close("all")
 
 
 def said(*arguments):

@@ -254,6 +254,17 @@ def test_of_a_model_of_recordings_is_told_what_it_has_and_it_predicts_no_single_
         assert "recordings" in err
 
 
+@pytest.mark.parametrize(("name", "value"), [("dual_gap_", "small"), ("patterns_", np.ones(3))])
+@pytest.mark.parametrize("more", [(), ("--html", "page")])
+def test_a_model_of_other_parts_than_save_writes_is_one_sentence(capsys, folder, name, value, more):
+    model = TraceNormRegressor().fit(X, y)
+    setattr(model, name, value)
+    save(model, "model")
+    code, out, err = call(capsys, "inspect", "model", *more)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("tracelearn: Expected a model as save writes it, got one in model that cannot be used")
+
+
 # --- outputs that are inputs ----------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from tracelearn.cli.shared import (
     read_names,
     reads_samples,
     show,
+    using,
     views_in_rows,
     write_page,
 )
@@ -175,15 +176,17 @@ def inspect_command(
         "Expected --html with --data, which is for a page, got none: name a file with --html.",
     )
     loaded = load_file(model) if html is None else load_to_predict(model)
-    names = _names(mode_names, loaded, for_page=html is not None)
-    facts = _describe(loaded, names, model)
-    if html is not None:
-        from tracelearn.report import Study
-        from tracelearn.report.facts import gather
+    with using(model):
+        names = _names(mode_names, loaded, for_page=html is not None)
+        facts = _describe(loaded, names, model)
+        if html is not None:
+            from tracelearn.report import Study
+            from tracelearn.report.facts import gather
 
-        evaluation = None if inputs is None else _evaluate(loaded, inputs, quiet=as_json)
-        write_page(html, gather(loaded, mode_names=names), evaluation, Study(), model, context)
+            evaluation = None if inputs is None else _evaluate(loaded, inputs, quiet=as_json)
+            write_page(html, gather(loaded, mode_names=names), evaluation, Study(), model, context)
+        rows = _rows(facts)
     if html is not None and not as_json:
         echo(f"page of {facts['kind']}: {html}")
     else:
-        show(facts, _rows(facts), as_json=as_json)
+        show(facts, rows, as_json=as_json)

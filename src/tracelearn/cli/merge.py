@@ -9,7 +9,7 @@ import typer
 
 import tracelearn
 from tracelearn.cli.mistakes import telling
-from tracelearn.cli.shared import Quiet, check_out, echo, load_file
+from tracelearn.cli.shared import Quiet, check_out, echo, load_file, using
 from tracelearn.errors import refuse
 
 __all__ = ["merge_command"]
@@ -56,8 +56,8 @@ def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path]) -> None:
 def _combined(merged: Any, path: Path, first: Path, *, remove: bool) -> Any:
     """Add what is in a file to what was merged before, or remove it."""
     part = _read(path)
-    _check_alike(merged, part, (first, path))
-    with telling(f"the merge with {path}"):
+    with using(path), telling(f"the merge with {path}"):
+        _check_alike(merged, part, (first, path))
         return _merge(merged, part, remove=remove)
 
 

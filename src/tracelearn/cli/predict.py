@@ -26,6 +26,7 @@ from tracelearn.cli.shared import (
     echo,
     load_file,
     reads_samples,
+    using,
 )
 from tracelearn.errors import refuse
 from tracelearn.samples.modes import check_file_modes
@@ -197,7 +198,7 @@ def predict_command(
     loaded = load_to_predict(model)
     from tracelearn.io.writing import write_atomically
 
-    with Bar(quiet=quiet) as bar:
+    with Bar(quiet=quiet) as bar, using(model):
         predictions = predict_all(loaded, source, bar, proba=proba, confounds=confounding)
     result = f"{len(predictions.prediction):,} samples predicted"
     if predictions.truth is not None:

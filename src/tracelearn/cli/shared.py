@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
@@ -56,6 +57,7 @@ __all__ = [
     "reads_samples",
     "show",
     "targets_of",
+    "using",
     "views_in_rows",
     "write_page",
 ]
@@ -96,6 +98,25 @@ def load_file(path: Path) -> Any:
     """Load a model or moments, or say in one sentence why not."""
     check_file(path)
     return tracelearn.load(path)
+
+
+@contextmanager
+def using(path: Path) -> Iterator[None]:
+    """Say in one sentence of a model from a file that something fails on its parts: one that was forged may hold anything."""
+    try:
+        yield
+    except (ImportError, MemoryError, OSError):
+        raise
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(
+            ("Expected", "X has")
+        ):  # ours and scikit-learn's, of samples
+            raise
+        cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise InputError(
+            f"Expected a model as save writes it, got one in {path} that cannot be used ({cause}): use another file, or, if "
+            "save wrote this one, report it."
+        ) from error
 
 
 def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path | None]) -> None:
