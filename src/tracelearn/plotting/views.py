@@ -125,7 +125,7 @@ def _channels(transformer: Any, modes: list[Mode]) -> tuple[str, list[str]]:
     """Name the modes of a sample but time together, and their entries."""
     others = [mode for n, mode in enumerate(modes) if n != transformer.time_axis_]
     entries = product(*(mode.values.tolist() for mode in others))
-    names = [",".join(map(str, entry)) for entry in entries]
+    names = [",".join(f"{x:.6g}" if isinstance(x, float) else str(x) for x in entry) for entry in entries]
     return " × ".join("channel" if mode.name.startswith("mode ") else mode.name for mode in others), names
 
 

@@ -68,11 +68,15 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """One view that was tried: its share in held-out scores, if known, and what was found in it, if the model has it."""
+    """One view that was tried: its share in held-out scores, if known, and what was found in it, if the model has it.
+
+    The norm may leave a view of the model without weights.
+    """
 
     label: str
     share: float | None
     found: str
+    has_weights: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +135,11 @@ class ModelFacts:
     def has_sources(self) -> bool:
         """Whether the model has views of second order."""
         return any(isinstance(view, SecondOrder) for view in getattr(self.last, "views_", {}).values())
+
+    @property
+    def has_heads(self) -> bool:
+        """Whether components are drawn over a head."""
+        return any(component.positions is not None for component in self.components)
 
     @property
     def names_of_weights(self) -> list[str]:
@@ -251,7 +260,10 @@ def _views(last: Any, parts: list[ViewPart]) -> list[View]:
         return []
     sentences = what_was_found(last, parts)
     names = dict.fromkeys([*shares, *sentences])
-    return [View(view_in_words(name), shares.get(name), sentences.get(name, "")) for name in names]
+    with_weights = {part.view for part in parts if np.any(part.coef)}
+    return [
+        View(view_in_words(name), shares.get(name), sentences.get(name, ""), name in with_weights) for name in names
+    ]
 
 
 def _trials(last: Any) -> list[Trial]:

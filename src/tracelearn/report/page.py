@@ -75,7 +75,7 @@ def render(
         "code": _code(facts, origin),
         "origin": origin,
         "versions": versions(),
-        "holds_samples": any(view.found and view.label.startswith("similarities") for view in facts.views),
+        "holds_samples": any(view.has_weights and view.label.startswith("similarities") for view in facts.views),
         "colours": list(enumerate(COLOURS, start=1)),
     }
     return document("model", values, data=numbers(facts, result, path))
@@ -114,7 +114,7 @@ def _score_tile(facts: ModelFacts, evaluation: Evaluation | None) -> _Tile:
 def _size_tile(facts: ModelFacts) -> _Tile:
     """Say how simple the model is."""
     if facts.is_apart:
-        used = sum(bool(view.found) for view in facts.views)
+        used = sum(view.has_weights for view in facts.views)
         return _Tile("views of a sample", str(used), f"of {len(facts.views)} that were compared")
     if not facts.has_components:
         return _Tile("entries of a sample", f"{facts.shape[0]:,}", f"in one mode, {facts.modes[0].name}")

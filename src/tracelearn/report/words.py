@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.report.facts import ModelFacts
+from tracelearn.report.facts import ModelFacts, View
 from tracelearn.report.pages import power, signed, times
 from tracelearn.report.scores import Evaluation, in_words
 
@@ -106,8 +106,8 @@ def what_views_are(facts: ModelFacts) -> dict[str, str]:
         "second order, difference": f"covariances over {along} of signals and their differences",
         "second order, two windows": f"covariances over the halves of {along}",
         "second order, three windows": f"covariances over the thirds of {along}",
-        "second order, lags": f"covariances over {along} of signals and delayed copies",
-        "second order, slow lags": f"covariances over {along} of signals and copies with longer delays",
+        "second order, lags": f"covariances over {along} of signals and shifted copies",
+        "second order, slow lags": f"covariances over {along} of signals and copies shifted further",
         "similarities": "the similarity to training samples",
         "similarities, standardized": "the similarity to training samples, with entries of one variance",
         "similarities, second order": "the similarity of covariances to those of training samples",
@@ -118,7 +118,9 @@ def _computed(facts: ModelFacts) -> str:
     """Say of what the model is a weighted sum."""
     shape = facts.shape
     names = " × ".join(mode.name for mode in facts.modes)
-    views = [view.label for view in facts.views if view.found]
+    views = [view.label for view in facts.views if view.has_weights] or [
+        view.label for view in facts.views if view.found
+    ]
     if all(view == "raw" or view.startswith("whitened") for view in views) and not facts.is_apart:
         size = f"{times(shape)} = {int(np.prod(shape)):,}" if len(shape) > 1 else f"{shape[0]:,}"
         return f"a weighted sum of the {size} entries of a sample ({names}), plus a constant"
@@ -210,14 +212,21 @@ def _choice_in_words(facts: ModelFacts, study: Study) -> str:
     folds = f"{chosen.n_folds}-fold cross-validation"
     if study.n_groups:
         folds += ", which held out whole groups,"
-    views = [f"{view.label}" + ("" if view.share is None else f" (share {view.share:.2f})") for view in facts.views]
-    in_model = [words for words, view in zip(views, facts.views, strict=True) if view.found]
+    in_model = [_share_in_words(view) for view in facts.views if view.found]
     if in_model:
         return (
             f"Of {len(facts.views)} views of the samples, {folds} chose {_joined(in_model)}, fitted by a linear model ({name}) "
             f"with {fit}."
         )
     return f"A linear model ({name}) was fitted with {fit}, whose strengths {folds} chose."
+
+
+def _share_in_words(view: View) -> str:
+    """Name a view with its share, and say where the norm has left it without weights."""
+    notes = [] if view.share is None else [f"share {view.share:.2f}"]
+    if not view.has_weights:
+        notes.append("weights zero in the final fit")
+    return f"{view.label} ({'; '.join(notes)})" if notes else view.label
 
 
 def _scores_in_words(facts: ModelFacts, evaluation: Evaluation | None) -> list[str]:

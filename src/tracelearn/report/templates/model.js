@@ -79,6 +79,8 @@ ruler.font = `12px ${getComputedStyle(document.documentElement).getPropertyValue
 const textWidth = (text) => ruler.measureText(text).width;
 const shortened = (text, most) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
 
+const MOST_NAMES = 100; // of more, the few that an axis has room for say nothing
+
 // Draws axes in a holder as wide as the page gives it; returns the drawing and the ways from numbers to pixels.
 function plot(holder, { height, x, y, right = 14, top = 12, gridLines = true }) {
   holder.replaceChildren();
@@ -86,10 +88,11 @@ function plot(holder, { height, x, y, right = 14, top = 12, gridLines = true }) 
   const yTicks = ticksOf(y, height - top - 40, y.names ? 15 : 34).map((one) => ({ ...one, text: shortened(one.text, 16) }));
   const left = 26 + Math.max(...yTicks.map((one) => textWidth(one.text)), 14);
   const longest = x.names ? Math.max(...x.names.map((text) => textWidth(shortened(text, 14)))) : 0;
-  const upright = x.names !== undefined && x.names !== null && longest + 8 > (width - left - right) / x.names.length;
-  const bottom = upright ? 30 + Math.min(longest, 90) : 40;
+  const unlabelled = x.names && x.names.length > MOST_NAMES;
+  const upright = x.names && !unlabelled && longest + 8 > (width - left - right) / x.names.length;
+  const bottom = unlabelled ? 24 : upright ? 30 + Math.min(longest, 90) : 40;
   height += bottom - 40; // names take no room from the curves
-  const xTicks = ticksOf(x, width - left - right, x.names ? (upright ? 15 : 8) : x.each || 64);
+  const xTicks = unlabelled ? [] : ticksOf(x, width - left - right, x.names ? (upright ? 15 : 8) : x.each || 64);
   const svg = element(holder, "svg", { viewBox: `0 0 ${width} ${height}` });
   const toX = scale(x, left, width - right), toY = scale(y, height - bottom, top);
   for (const { at, text } of yTicks) {
@@ -147,7 +150,12 @@ function drawFactors(holder) {
       element(group, "path", { class: "line", d: pathOf(xs, ys), "stroke-dasharray": DASHES[k % DASHES.length] });
       element(group, "path", { class: "hit", d: pathOf(xs, ys) });
     }
-    if (mode.names || factor.length <= 24) xs.forEach((x, i) => element(group, "circle", { class: "dot", cx: x, cy: ys[i], r: 3.6 }));
+    const r = Math.min(3.6, Math.max(1.2, (chart.right - chart.left) / factor.length));
+    if (mode.names || factor.length <= 24)
+      xs.forEach((x, i) => {
+        const dot = element(group, "circle", { class: "dot", cx: x, cy: ys[i], r });
+        if (mode.names) element(dot, "title", {}, `${mode.names[i]}: ${written(factor[i])}`);
+      });
     group.addEventListener("click", () => pick(k + 1));
   });
 }
@@ -278,9 +286,11 @@ function imageOf(width, height, valueAt) {
 }
 
 function imageAxis(mode, count) {
-  const even = mode.x && mode.x.length > 1 && mode.x.every((x, i) => !i || Math.abs(x - mode.x[i - 1] - mode.x[1] + mode.x[0]) <= 1e-3 * Math.abs(mode.x[1] - mode.x[0]));
+  // Coordinates come with five digits, which is up to a hundredth of a step.
+  const step = mode.x && mode.x.length > 1 ? (mode.x[mode.x.length - 1] - mode.x[0]) / (mode.x.length - 1) : 0;
+  const even = step !== 0 && mode.x.every((x, i) => Math.abs(x - mode.x[0] - i * step) <= 0.02 * Math.abs(step));
   if (!even) return { names: mode.names || mode.x.map((x) => written(x)), low: -0.5, high: count - 0.5, label: mode.label, at: (i) => i };
-  const half = (mode.x[1] - mode.x[0]) / 2;
+  const half = step / 2;
   return { low: mode.x[0] - half, high: mode.x[count - 1] + half, whole: mode.x.every(Number.isInteger), label: mode.label, at: (i) => mode.x[i] };
 }
 
