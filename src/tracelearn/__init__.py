@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from tracelearn.estimators.hierarchy import HierarchicalTraceNormClassifier
     from tracelearn.estimators.lagged import LaggedRegressor
     from tracelearn.features import (
+        Chain,
         Convolutions,
         Lengths,
         Logarithm,
         ModePCA,
         ModeWhitener,
+        PerGroup,
         ResampleTime,
         SecondOrder,
         Similarities,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "L1",
+    "Chain",
     "Convolutions",
     "GroupL2",
     "HierarchicalTraceNormClassifier",
@@ -43,6 +46,7 @@ __all__ = [
     "ModeWhitener",
     "Moments",
     "Nuclear",
+    "PerGroup",
     "ResampleTime",
     "SecondOrder",
     "Similarities",
@@ -70,12 +74,14 @@ _MODULES = {
     "estimators.hierarchy": ("HierarchicalTraceNormClassifier",),
     "estimators.lagged": ("LaggedRegressor",),
     "features": (
+        "Chain",
         "Convolutions",
         "Lengths",
         "Logarithm",
         "ModePCA",
         "ModeWhitener",
         "ResampleTime",
+        "PerGroup",
         "SecondOrder",
         "Similarities",
         "TensorStandardScaler",

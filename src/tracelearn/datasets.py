@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Epochs", "make_epochs", "make_low_rank_regression", "make_rank_tensors"]
+__all__ = ["Epochs", "Persons", "make_epochs", "make_low_rank_regression", "make_persons", "make_rank_tensors"]
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -82,6 +82,83 @@ def make_low_rank_regression(
         W = np.moveaxis(np.tensordot(W, rng.standard_normal((size, W.shape[mode])), (mode, 1)), -1, mode)
     signal = X.reshape(n_samples, -1) @ W.ravel()
     return X, signal + noise * signal.std() * rng.standard_normal(n_samples), W
+
+
+class Persons(NamedTuple):
+    """Simulated trials of several persons, as ``make_persons`` draws them.
+
+    ``X`` are signals of shape (n_trials, channels, times), ``y`` the condition of each trial, 0 or 1, ``person`` the number
+    of the person. ``topographies`` (persons, 2, channels) are, for each person, how the source whose power differs between the
+    conditions reaches the channels, and the source that has a deflection in condition 1; ``course`` (times,) is that deflection.
+    """
+
+    X: Floats
+    y: np.ndarray[Any, np.dtype[np.int64]]
+    person: np.ndarray[Any, np.dtype[np.int64]]
+    topographies: Floats
+    course: Floats
+
+
+def make_persons(
+    n_persons: int = 12,
+    n_trials: int = 40,
+    *,
+    n_channels: int = 8,
+    n_times: int = 50,
+    mixing: float = 0.3,
+    gain: float = 0.5,
+    power: float = 1.0,
+    deflection: float = 0.4,
+    confounded: bool = False,
+    random_state: int | None = None,
+) -> Persons:
+    """Draw signals of persons that differ in how their sources mix and in gain, while the sources do the same in all of them.
+
+    Every person has as many sources as there are channels. In condition 1 one source has more power and another one a
+    deflection. How sources reach the channels is common to all, but then channels leak into each other in a person's own way.
+
+    Parameters
+    ----------
+    n_trials : of each person
+    mixing : float, default=0.3
+        How much channels leak into each other, and differ in gain, in each person's own way.
+    gain : float, default=0.5
+        The standard deviation, from person to person, of the logarithm of the gain.
+    power : float, default=1.0
+        What condition 1 adds to the logarithm of the power of the first source.
+    deflection : float, default=0.4
+        The largest size of the deflection of the second source in condition 1, relative to its standard deviation.
+    confounded : bool, default=False
+        Whether all trials of a person are of one condition: then the person is the label.
+
+    Examples
+    --------
+    >>> from tracelearn.datasets import make_persons
+    >>> X, y, person, topographies, course = make_persons(3, 10, random_state=0)
+    >>> X.shape, topographies.shape, course.shape
+    ((30, 8, 50), (3, 2, 8), (50,))
+    """
+    rng = np.random.default_rng(random_state)
+    person = np.repeat(np.arange(n_persons), n_trials)
+    y = rng.permutation(n_persons)[person] % 2 if confounded else rng.permuted(np.arange(n_persons * n_trials) % 2)
+    n = len(y)
+    # Neighbouring times are alike, as in filtered recordings.
+    signals = rng.standard_normal((n, n_channels, n_times + 4))
+    sources = sum(signals[..., start : start + n_times] for start in range(5)) / np.sqrt(5.0)
+    sources *= np.exp(0.3 * rng.standard_normal((n, n_channels, 1)))  # the power of sources varies from trial to trial
+    sources *= np.linspace(1.5, 0.5, n_channels)[:, None]
+    sources[:, 0] *= np.exp(0.5 * power * y)[:, None]
+    course = np.exp(-0.5 * ((np.arange(n_times) / n_times - 0.5) / 0.08) ** 2)
+    sources[:, 1] += 1.5 * deflection * y[:, None] * course
+    common = rng.standard_normal((n_channels, n_channels))
+    own = rng.standard_normal((n_persons, n_channels, n_channels))
+    values, vectors = np.linalg.eigh((own + np.swapaxes(own, 1, 2)) / np.sqrt(2.0))
+    # Of every person a symmetric matrix between channels, the exponential of a random one: gains of channels, and what leaks.
+    between = (vectors * np.exp(mixing * values)[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+    mixings = between @ common * np.exp(gain * rng.standard_normal((n_persons, 1, 1)))
+    X = mixings[person] @ sources + 0.2 * rng.standard_normal((n, n_channels, n_times))
+    topographies = np.swapaxes(mixings[:, :, :2], 1, 2)
+    return Persons(X, y, person, topographies / np.linalg.norm(topographies, axis=2, keepdims=True), course)
 
 
 class Epochs(NamedTuple):

@@ -8,11 +8,13 @@ Invariant: everything learned here adds over batches, centred and merged by the 
 
 from tracelearn.features.axes import find_time_axis
 from tracelearn.features.base import TensorTransformer
-from tracelearn.features.catalogue import default_views
+from tracelearn.features.catalogue import default_alignments, default_views
+from tracelearn.features.chain import Chain, LinearChain, chained
 from tracelearn.features.convolutions import Convolutions
 from tracelearn.features.lengths import Lengths
 from tracelearn.features.logarithm import Logarithm
 from tracelearn.features.mode_pca import ModePCA
+from tracelearn.features.per_group import PerGroup
 from tracelearn.features.resampling import ResampleTime
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.second_order import SecondOrder, SpatialFilters
@@ -21,11 +23,14 @@ from tracelearn.features.union import Views
 from tracelearn.features.whitening import ModeWhitener
 
 __all__ = [
+    "Chain",
     "Convolutions",
     "Lengths",
+    "LinearChain",
     "Logarithm",
     "ModePCA",
     "ModeWhitener",
+    "PerGroup",
     "ResampleTime",
     "SecondOrder",
     "Similarities",
@@ -33,6 +38,8 @@ __all__ = [
     "TensorStandardScaler",
     "TensorTransformer",
     "Views",
+    "chained",
+    "default_alignments",
     "default_views",
     "find_time_axis",
 ]

@@ -1,4 +1,4 @@
-"""The views that a search tries: names, and transformers that say themselves which samples they suit."""
+"""What a search tries, views and alignments: names, and transformers that say themselves which samples they suit."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from tracelearn.features.base import TensorTransformer
 from tracelearn.features.convolutions import Convolutions
 from tracelearn.features.lengths import Lengths
 from tracelearn.features.logarithm import Logarithm
+from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.second_order import SecondOrder
 from tracelearn.features.similarities import Similarities
 from tracelearn.features.whitening import ModeWhitener
 
-__all__ = ["default_views"]
+__all__ = ["default_alignments", "default_views"]
 
 _SHARE_OF_MEANS = 0.05  # where the level of a signal drifts, means over time would hide its covariance
 _FEW_ENTRIES = 1344
@@ -65,4 +66,30 @@ def default_views(time_axis: int | None, *, are_unequal: bool = False) -> list[t
             "similarities_second_order",
             Similarities(second_order(difference=True), kernel="gaussian", standardize=False),
         ),
+    ]
+
+
+def default_alignments(shape: tuple[int, ...], time_axis: int | None) -> list[tuple[str, TensorTransformer]]:
+    """List what a search aligns the samples of each group by, each with its name; see ``PerGroup``.
+
+    Parameters
+    ----------
+    shape : that of a sample
+    time_axis : the mode of a sample that is time, or None
+
+    Examples
+    --------
+    >>> from tracelearn.features import default_alignments
+    >>> [name for name, _ in default_alignments((8, 50), time_axis=1)]
+    ['whitened_channels', 'standardized_channels']
+    """
+    if time_axis is None:
+        return [
+            ("whitened", ModeWhitener(shrinkage=0.0, unit_variance=True)),
+            ("standardized", TensorStandardScaler()),
+        ]
+    channels = [mode for mode in range(len(shape)) if mode != time_axis]
+    return [
+        ("whitened_channels", ModeWhitener(shrinkage=0.0, time_axis=time_axis, unit_variance=True)),
+        ("standardized_channels", TensorStandardScaler(per=channels)),
     ]

@@ -41,6 +41,9 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         A mode that is left as it is: channels are whitened, time is not. "auto" lets ``find_time_axis`` choose it.
     center : bool, default=False
         Whether to subtract the mean first. A linear model has an intercept, and does not need it.
+    unit_variance : bool, default=False
+        Whether samples are divided by the root of the mean variance of their entries as well, so that neither their units nor
+        the gain of a device are left: then ``transform(a X) = transform(X)``.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
 
@@ -51,7 +54,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         Of every mode, about the mean, as in ``ModePCA``: the trace of each is the total variance.
     mode_whiteners_ : list of symmetric arrays of shape (I_n, I_n)
         What every mode is multiplied by, the identity for modes that are left alone. Directions without variance are left
-        as they are.
+        as they are. With ``unit_variance`` the first is divided by the root of the mean variance.
     n_samples_seen_ : int, or float with sample weights
     sample_shape_ : tuple of ints
     n_features_in_ : int
@@ -74,6 +77,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         "modes": [Integral, "array-like", None],
         "time_axis": [Integral, StrOptions({"auto"}), None],
         "center": ["boolean"],
+        "unit_variance": ["boolean"],
         "tensor_shape": ["array-like", None],
     }
 
@@ -87,6 +91,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         modes: Any = None,
         time_axis: Any = None,
         center: bool = False,
+        unit_variance: bool = False,
         tensor_shape: Any = None,
     ) -> None:
         self.power = power
@@ -94,6 +99,7 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
         self.modes = modes
         self.time_axis = time_axis
         self.center = center
+        self.unit_variance = unit_variance
         self.tensor_shape = tensor_shape
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
@@ -122,6 +128,9 @@ class ModeWhitener(OneToOneFeatureMixin, ModeTransformer):
             self.whitener_of(C) if mode in modes and mode != time else np.eye(len(C))
             for mode, C in enumerate(covariances)
         ]
+        mean_variance = np.trace(covariances[0]) / math.prod(shape)
+        if self.unit_variance and mean_variance > 0:
+            whiteners[0] = whiteners[0] / math.sqrt(mean_variance)
         return {"mean_": summary.mean, "mode_covariances_": covariances, "mode_whiteners_": whiteners}
 
     def whitener_of(self, C: Array) -> Array:

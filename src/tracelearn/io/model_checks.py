@@ -244,12 +244,14 @@ def check_use(model: Any) -> None:
         return
     samples = np.zeros((n_samples, *shape), getattr(getattr(model, "coef_", None), "dtype", float))
     n_confounds = _n_confounds(model)
-    confounds = {"confounds": np.zeros((n_samples, n_confounds))} if n_confounds else {}
+    metadata: dict[str, Any] = {"confounds": np.zeros((n_samples, n_confounds))} if n_confounds else {}
+    if getattr(model, "alignment_", None) is not None:
+        metadata["groups"] = np.zeros(n_samples)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("predict", "decision_function", "predict_proba", "transform"):
             if hasattr(model, name):
-                answer = getattr(model, name)(samples, **confounds)
+                answer = getattr(model, name)(samples, **metadata)
                 expect(len(answer) == n_samples, f"{name} of other samples")
                 if np.asarray(answer).dtype.kind == "f":
                     is_good = np.any if is_lagged else np.all  # nothing precedes the first samples of a recording

@@ -78,6 +78,10 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
         hasattr(last, "confound_coef_"),
         "Expected a model of samples alone, got one that was fitted with confounds: a graph has no input for them.",
     )
+    refuse(
+        getattr(last, "alignment_", None) is not None,
+        "Expected a model of one group, got one that aligns samples by group: export adapted(X), for X of one group.",
+    )
     transformers = [step for step in steps if step not in (None, "passthrough")]
     built = _build(transformers, last, _precision(dtype))
     if path is not None:

@@ -18,7 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.errors import InputError
 from tracelearn.features import (
+    Chain,
     Convolutions,
+    LinearChain,
     Logarithm,
     ModePCA,
     ModeWhitener,
@@ -443,6 +445,12 @@ def _similarities(nodes: Nodes, view: Similarities, T: str) -> str:
     return nodes.add("MatMul", kernel, nodes.constant(view.whitener_.T))
 
 
+def _chain(nodes: Nodes, view: Chain, T: str) -> str:
+    for inside in view.transformers_:
+        T = add_nodes(nodes, inside, T)
+    return T
+
+
 def _views(nodes: Nodes, view: Views, T: str) -> str:
     parts = []
     for inside, factor in zip(view.transformers_, view.view_factors_, strict=True):
@@ -454,6 +462,8 @@ def _views(nodes: Nodes, view: Views, T: str) -> str:
 # A transformer of this package has its nodes here; a graph of any other is refused.
 NODES_OF: dict[type, Callable[[Nodes, Any, str], str]] = {
     TensorStandardScaler: _scaler,
+    Chain: _chain,
+    LinearChain: _chain,
     ModePCA: _mode_products,
     ModeWhitener: _mode_products,
     Logarithm: _logarithm,

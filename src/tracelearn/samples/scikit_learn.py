@@ -5,6 +5,7 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as take_rows
 from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
 from sklearn.utils._param_validation import Interval, StrOptions, make_constraint
 from sklearn.utils._set_output import _get_output_config as get_output_config
@@ -63,10 +64,11 @@ def check_parameters(estimator: BaseEstimator) -> None:
 
 
 def leave_groups_to_splitter(router: Any) -> None:
-    """Let metadata routing pass groups to the splitter where nobody said whether ``fit`` itself wants them."""
-    requests = router._self_request.fit.requests
-    if requests["groups"] is None:
-        requests["groups"] = False
+    """Let metadata routing pass groups to the splitter where nobody said whether a method itself wants them."""
+    for method in ("fit", "predict", "predict_proba", "predict_log_proba", "decision_function", "score"):
+        requests = getattr(router._self_request, method).requests
+        if "groups" in requests and requests["groups"] is None:
+            requests["groups"] = False
 
 
 def callback_context(estimator: Any, max_subtasks: int) -> Any:
@@ -93,5 +95,6 @@ __all__ = [
     "make_constraint",
     "raise_for_params",
     "stand_in",
+    "take_rows",
     "with_callbacks",
 ]

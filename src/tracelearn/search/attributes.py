@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from sklearn.base import clone
+
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.fitting import Fitted, Settings
 from tracelearn.samples.reading import Spec
@@ -94,6 +96,7 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
         "best_index_": row,
         "best_params_": results["params"][row],
         "views_tried_": views_tried(choice),
+        "alignment_": None if choice.alignment is None else clone(choice.alignment.transformer),
         "n_folds_": len(task.folds.first_repeat()),
     }
     if choice.class_map is not None:

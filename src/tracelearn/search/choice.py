@@ -1,6 +1,6 @@
-"""The choice: which views, ridge regression or the trace norm, which loss, similarities or not; one question after the other.
+"""The choice: which views, ridge regression or the trace norm, which loss, similarities or not, samples aligned by group or not.
 
-Every question is answered by held-out samples, and what was tried is kept.
+One question comes after the other. Every question is answered by held-out samples, and what was tried is kept.
 """
 
 from __future__ import annotations
@@ -14,14 +14,29 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
+from tracelearn.search.alignment import align_samples
 from tracelearn.search.calibration import Calibration, calibrate
 from tracelearn.search.events import Event, Report
 from tracelearn.search.paths import Path, logistic_is_quick, logistic_path, read_alphas, ridge_path, trace_path
 from tracelearn.search.screening import Screening, screen
-from tracelearn.search.softmax import fit_class_map, log_losses, mapped_scores, stacked_scores
+from tracelearn.search.softmax import (
+    fit_class_map,
+    log_losses,
+    losses_of_groups,
+    mapped_scores,
+    stacked_scores,
+)
 from tracelearn.search.splits import SplitSamples
 from tracelearn.search.task import Task
-from tracelearn.search.views import Blend, FittedView, blend_views, count_multiplications, fit_view
+from tracelearn.search.views import (
+    Blend,
+    Candidate,
+    FittedView,
+    SamplesInMemory,
+    blend_views,
+    count_multiplications,
+    fit_view,
+)
 
 __all__ = ["Choice", "Tried", "choose"]
 
@@ -92,6 +107,9 @@ class Choice:
     screening: Screening
     all_tried: tuple[Tried, ...]
     n_searched: int  # how many samples chose
+    samples: SamplesInMemory  # all that are in memory, aligned by group if that was chosen
+    alignment: Candidate | None = None  # what the samples of each group are aligned by
+    why_not_aligned: str = ""  # if nothing was tried though there are groups
     views: dict[str, FittedView] = field(default_factory=dict)  # those of the blend, where all samples chose
 
     @property
@@ -111,23 +129,71 @@ class Choice:
 
 
 def choose(task: Task, report: Report) -> Choice:
-    """Find out which views to show, then whether the trace norm or ridge regression alone is better on them, and so on."""
-    searched_task = task
+    """Find out what to learn from samples as they are, then whether it is better to align those of each group before."""
     count = _affordable_samples(task)
+    index = None
+    searched_task = task
     if count < task.n_samples:
-        searched_task, _ = task.drawn(count)
+        searched_task, index = task.drawn(count)
         report(
             Event("views", 0.0, f"{count} of {task.n_samples} samples, drawn at random, choose: all would take long")
         )
-    screening = screen(searched_task, report)
-    first_repeat = searched_task.first_repeat()
-    split_blend = SplitBlend.of(first_repeat, screening.blend, screening.views)
-    tried = _try_ridge(split_blend)
-    value_to_beat = max((trial.path.value for trial in tried), default=-math.inf)
+    search = _ask(_first_look(searched_task, report), report)
+    is_over = report(Event("losses", 1.0, f"chosen: {search.answer.tried.blend}"))
+    samples = task.samples
+    alignment = None
+    if task.alignments and not is_over:
+        search, alignment, samples = _aligned_if_better(task, searched_task, index, search, report)
+    choice = _choice_of(task, searched_task, search)
+    views = search.answer.tried.split_blend.views if index is None else {}
+    return replace(choice, samples=samples, alignment=alignment, views=views)
+
+
+@dataclass(frozen=True, eq=False)
+class _FirstLook:
+    """Views that were screened, and ridge regression on those to go on with."""
+
+    task: Task
+    screening: Screening
+    split_blend: SplitBlend
+    tried: list[Tried]  # ridge regression, where the loss has a closed form
+
+    @property
+    def value(self) -> float:
+        """What ridge regression explains of held-out samples."""
+        return max((trial.path.value for trial in self.tried), default=-math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The answer to all questions about samples as they are, or aligned in one way, and all that was tried."""
+
+    first_look: _FirstLook
+    answer: _Answer
+    shares: dict[str, float]
+    all_tried: tuple[Tried, ...]
+    screening: Screening
+
+
+def _first_look(task: Task, report: Report) -> _FirstLook:
+    """Screen the views, and try ridge regression on those to go on with."""
+    screening = screen(task, report)
+    split_blend = SplitBlend.of(task.first_repeat(), screening.blend, screening.views)
+    return _FirstLook(task, screening, split_blend, _try_ridge(split_blend))
+
+
+def _ask(first_look: _FirstLook, report: Report) -> _Search:
+    """Find out whether the trace norm or ridge regression alone is better on the views, which loss, similarities or not."""
+    task = first_look.task
+    screening = first_look.screening
+    split_blend = first_look.split_blend
+    first_repeat = task.first_repeat()
+    tried = list(first_look.tried)
+    in_doubt = bool(task.alignment)
     if not tried or not report(Event("ridge", 1.0, f"ridge regression on {split_blend.blend}")):
-        tried += _try_trace_norm(first_repeat, split_blend, value_to_beat, report)
+        tried += _try_trace_norm(first_repeat, split_blend, first_look.value, report, in_doubt=in_doubt)
     # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
-    first_order = Blend((screening.first_order,))
+    first_order = Blend((screening.first_order,), alignment=task.alignment)
     is_new = bool(screening.first_order) and first_order.names != screening.blend.names
     if is_new and not report(Event("path", 0.9, f"trace norm on {split_blend.blend}")):
         value_to_beat = max(trial.path.value for trial in tried)
@@ -147,8 +213,78 @@ def choose(task: Task, report: Report) -> Choice:
             if _is_evident(answer.losses - rival.losses):
                 answer = rival
                 shares = screening.similar_shares
-    report(Event("losses", 1.0, f"chosen: {answer.tried.blend}"))
-    return _choice_of(task, searched_task, screening, answer, shares, tuple(all_tried))
+    return _Search(first_look, answer, shares, tuple(all_tried), screening)
+
+
+def _aligned_if_better(
+    task: Task, searched_task: Task, index: Array | None, search: _Search, report: Report
+) -> tuple[_Search, Candidate | None, SamplesInMemory]:
+    """Align the samples of each group, and take that where held-out groups confirm it; return also all samples as they are then.
+
+    The best views of each kind are screened again in each alignment. The one that lets ridge regression explain most is asked all
+    questions, if that is more than of samples as they are.
+    """
+    candidates = _best_of_each_kind(searched_task, search)
+    n_parts = 1 + len(task.alignments)
+    looks: list[tuple[_FirstLook, Candidate, SamplesInMemory]] = []
+    for part, alignment in enumerate(task.alignments):
+        samples = align_samples(task.samples, alignment.transformer, task.groups)
+        searched = samples if index is None else samples.take(index, searched_task.samples.weight)
+        aligned_task = replace(searched_task, samples=searched, candidates=candidates, alignment=alignment.name)
+        looks.append((_first_look(aligned_task, _part_of_groups(report, part / n_parts)), alignment, samples))
+        if report(Event("groups", (part + 1) / n_parts, f"ridge regression on {looks[-1][0].split_blend.blend}")):
+            break
+    look, alignment, samples = max(looks, key=lambda entry: entry[0].value)
+    trials = list(search.screening.trials)
+    all_tried = list(search.all_tried)
+    for other, _, _ in looks:
+        trials += other.screening.trials
+        all_tried += other.tried if other is not look else []
+    winner = search
+    all_of_rival = tuple(look.tried)
+    if look.value > search.first_look.value:
+        rival = _ask(look, _part_of_groups(report, (n_parts - 1) / n_parts))
+        all_of_rival = rival.all_tried
+        gain = _losses_of_groups(search.answer, searched_task) - _losses_of_groups(rival.answer, searched_task)
+        winner = rival if _is_evident(gain) else search
+    report(Event("groups", 1.0, f"chosen: {winner.answer.tried.blend}"))
+    screening = replace(winner.screening, trials=tuple(trials))
+    everything = replace(winner, all_tried=(*all_tried, *all_of_rival), screening=screening)
+    return (everything, None, task.samples) if winner is search else (everything, alignment, samples)
+
+
+def _best_of_each_kind(task: Task, search: _Search) -> tuple[Candidate, ...]:
+    """Choose the views to show aligned samples by: those that were chosen, and of each class of transformers the best one."""
+    names = {*search.answer.tried.blend.names, *search.screening.blend.names, search.screening.first_order}
+    best_values: dict[type, tuple[float, str]] = {}
+    for trial in search.screening.trials:
+        kind = type(trial.view.transformer)
+        best_values[kind] = max(best_values.get(kind, (-math.inf, "")), (trial.path.value, trial.view.name))
+    names |= {name for _, name in best_values.values()}
+    return tuple(candidate for candidate in task.candidates if candidate.name in names)
+
+
+def _part_of_groups(report: Report, done: float) -> Report:
+    """Report what happens to aligned samples as a part of the last question, of which so much is done before."""
+    return lambda event: report(Event("groups", done, event.message))
+
+
+def _losses_of_groups(answer: _Answer, task: Task) -> Array:
+    """Find the mean held-out loss of each group: of classes the log-loss, else the squared error.
+
+    With a score of the user's, that of each fold takes its place.
+    """
+    path = answer.tried.path
+    split = answer.tried.split_blend.split
+    if task.targets.scorer is not None:
+        return np.asarray(-path.scores[path.best])
+    _, groups = np.unique(np.asarray(task.groups), return_inverse=True)
+    if task.targets.are_classes:
+        return losses_of_groups(stacked_scores(path.held_out, split), groups)
+    gains = path.outcomes[path.best]
+    weight = np.where(np.isnan(gains), 0.0, to_numpy(split.targets.weight))
+    with np.errstate(invalid="ignore"):  # of groups that no fold holds out
+        return np.asarray(-np.bincount(groups, np.nan_to_num(gains) * weight) / np.bincount(groups, weight))
 
 
 def _affordable_samples(task: Task) -> int:
@@ -254,20 +390,14 @@ def _is_evident(gain: Array) -> bool:
     return bool(gain.mean() > _EVIDENCE * error)
 
 
-def _choice_of(
-    task: Task,
-    searched_task: Task,
-    screening: Screening,
-    answer: _Answer,
-    shares: dict[str, float],
-    all_tried: tuple[Tried, ...],
-) -> Choice:
+def _choice_of(task: Task, searched_task: Task, search: _Search) -> Choice:
     """Choose a point of the path of an answer, scale its strengths for all samples, and calibrate its scores."""
+    answer = search.answer
     path = answer.tried.path
     targets = task.targets
     point = path.best
     # One of several views predicts numbers a little by chance: a score that folds do not confirm gets the simpler model.
-    may_be_luck = bool(screening.shares) and not targets.are_classes and targets.scorer is None
+    may_be_luck = bool(search.screening.shares) and not targets.are_classes and targets.scorer is None
     if task.rules.one_standard_error or (may_be_luck and path.means[point] < 0.5 * path.errors[point]):
         point = path.simplest_within_error()
     # Where drawn samples chose for all: optimal strengths fall at least as the root of the number of samples.
@@ -285,9 +415,10 @@ def _choice_of(
         is_logistic=path.kind == "logistic",
         class_map=answer.class_map,
         calibration=calibration,
-        shares=shares,
-        screening=screening,
-        all_tried=all_tried,
+        shares=search.shares,
+        screening=search.screening,
+        all_tried=search.all_tried,
         n_searched=searched_task.n_samples,
-        views=answer.tried.split_blend.views if searched_task is task else {},
+        samples=task.samples,
+        why_not_aligned=task.why_not_aligned,
     )

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
 from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
@@ -26,8 +26,9 @@ from tracelearn.estimators.base import TensorInput
 from tracelearn.estimators.prediction import apply_to_samples
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
-from tracelearn.features import ResampleTime, SecondOrder
+from tracelearn.features import PerGroup, ResampleTime, SecondOrder
 from tracelearn.features.base import LinearTransformer
+from tracelearn.features.per_group import fit_to_group, in_order, rows_together, samples_by_group, take_samples
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
@@ -42,11 +43,13 @@ from tracelearn.samples.scikit_learn import (
 )
 from tracelearn.samples.targets import Labels, Numbers
 from tracelearn.search.advice import warn_of_choice, warn_of_copies_and_outliers
+from tracelearn.search.alignment import aligned_view, read_alignments, why_not_aligned
 from tracelearn.search.attributes import about_choice, about_model, about_samples
 from tracelearn.search.calibration import Calibration
 from tracelearn.search.choice import choose
 from tracelearn.search.data import SearchData, find_time, read_for_search
 from tracelearn.search.events import Event, Listener
+from tracelearn.search.folds import Folds
 from tracelearn.search.intervals import interval
 from tracelearn.search.last_fit import coded_for_softmax, moments_to_keep, show_all_samples, spec_of_views
 from tracelearn.search.predictions import (
@@ -59,7 +62,7 @@ from tracelearn.search.predictions import (
 )
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.task import Rules, Task
-from tracelearn.search.views import ShownByViews, joined_shape_and_penalty, read_views
+from tracelearn.search.views import Candidate, ShownByViews, joined_shape_and_penalty, read_views
 
 __all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
 
@@ -80,6 +83,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         "views": "no_validation",  # names and objects are looked up, and refused in our own words
+        "align": "no_validation",
         "time_axis": [Integral, str, None],
         "loss": "no_validation",
         "penalty": "no_validation",
@@ -105,6 +109,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         self,
         views: Any = "auto",
         *,
+        align: Any = "auto",
         time_axis: Any = "auto",
         loss: Any = "squared_error",
         penalty: Any = "overlapped",
@@ -124,6 +129,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         verbose: int = 0,
     ) -> None:
         self.views = views
+        self.align = align
         self.time_axis = time_axis
         self.loss = loss
         self.penalty = penalty
@@ -150,6 +156,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
     patterns_by_view_: dict[str, Array]
     intercept_: Any
     class_map_: Array | None
+    alignment_: Any
 
     def _loss(self) -> Loss:
         """Find the loss that the search begins with."""
@@ -193,7 +200,10 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             one mode, time, or an array that is padded with NaN. Covariances and convolutions see each at its own length; other
             views see it complete, as ``ResampleTime`` makes it.
         y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
-        sample_weight, groups : arrays of shape (n_samples,), default=None
+        sample_weight : array of shape (n_samples,), default=None
+        groups : array of shape (n_samples,), default=None
+            The person, device or day that each sample is of. Folds hold groups out whole, and it is tried whether samples are
+            better aligned by group, see ``align``.
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
             fold is applied to its held-out samples, that of all samples to those that are predicted.
@@ -248,6 +258,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             repeats = int(np.clip(round(_HELD_OUT / len(data.index)), 1, _MOST_REPEATS))
         folds = data.folds(self.cv, groups, self.random_state, repeats=repeats, split_params=split_params)
         warn_of_copies_and_outliers(data, folds.first_repeat(), data.order)
+        alignments, why_not = self._alignments(data, groups, folds)
         loss_is_open = isinstance(self.loss, str) and self.loss == "auto" and data.confounds is None
         rules = Rules(
             alphas=self.alphas,
@@ -267,6 +278,8 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             rules=rules,
             order=data.order,
             groups=None if groups is None else groups[data.index],
+            alignments=alignments,
+            why_not_aligned=why_not,
             classes=data.spec.classes,
         )
 
@@ -305,6 +318,29 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason})", 1)
         return tuple(candidates)
 
+    def _alignments(self, data: SearchData, groups: Array | None, folds: Folds) -> tuple[tuple[Candidate, ...], str]:
+        """List what the samples of each group may be aligned by; say why not, if there are groups and nothing is tried."""
+        alignments, n_channels = read_alignments(
+            self.align,
+            data.spec.sample_shape,
+            data.searched.rows.shape[0],
+            time_axis=self.time_axis,
+            modes=data.spec.modes,
+        )
+        if groups is None or not alignments:
+            return (), ""
+        if not data.is_all:
+            why_not = "samples do not fit in memory"
+        elif is_sparse(data.searched.rows) or not self._loss().has_moments:
+            why_not = "samples are sparse, or the loss is not the squared one"
+        elif data.searched.as_given is not None:
+            why_not = "samples have gaps, or are of unequal length"
+        else:
+            why_not = why_not_aligned(groups[data.index], folds, n_channels)
+        if why_not:
+            reporter(type(self).__name__, self.verbose)(f"samples are not aligned by group: {why_not}", 1)
+        return ((), why_not) if why_not else (alignments, "")
+
     def _settings(self, alpha: float, ridge: float, *, is_logistic: bool, penalty: Any) -> Settings:
         """Say what is solved for the weights of the chosen views."""
         return Settings(
@@ -319,13 +355,18 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
 
     @available_if(_can_learn_more)
     @learning
-    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, groups: Any = None
+    ) -> Self:
         """Learn from more samples with everything that was chosen fixed (with ``keep_moments``).
 
         Views, strengths and calibration stay as they are. Scores and intervals are those of the search; ``stale_`` names them.
+        Where samples are aligned by group, each group is aligned by its samples that are given here.
         """
         check_is_fitted(self, "moments_")
         spec = self._spec
+        X, y, _ = unnamed(X, y, spec.modes)
+        X = self._aligned(X, groups, "partial_fit")
         self._check_confounds(confounds)
         raw = as_raw(X, y, sample_weight, confounds, spec.modes)
         _, samples = read(raw, self._reader().after(spec))
@@ -450,16 +491,16 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         n_axes = 0 if self._spec.is_single else 1
         return [tuple(W.shape[n_axes:]) for W in self.coef_by_view_.values()]
 
-    def joined_views(self, X: Any) -> Array:
+    def joined_views(self, X: Any, groups: Any = None) -> Array:
         """Show samples in memory as the views of the model do, side by side, each times ``view_factors_``.
 
-        The model is linear in these: ``linear_estimator`` learns it.
+        The model is linear in these: ``linear_estimator`` learns it. ``groups`` are those of ``predict``.
         """
         check_is_fitted(self, "views_")
         series = padded(X, self.sample_shape_)
         X, _, _ = unnamed(series.values, 0, self._spec.modes)
         samples = read_rows(
-            X,
+            self._aligned(X, groups, "joined_views"),
             name=type(self).__name__,
             known_shape=self.sample_shape_,
             known_names=self._spec.feature_names,
@@ -473,6 +514,21 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         shape, _ = joined_shape_and_penalty(views.transformers, self._view_shapes(), self.penalty)
         Z = views(samples.rows, samples.sample_shape)
         return Z if is_sparse(Z) else array_namespace(Z).reshape(Z, (-1, *shape))
+
+    def _aligned(self, X: Any, groups: Any, method: str) -> Any:
+        """Align samples in memory by group, where the model does."""
+        if self.alignment_ is None:
+            return X
+        self._check_groups(groups, method)
+        return PerGroup(self._alignment()).fit_transform(self._complete(rows_together(X)), groups=groups)
+
+    def _alignment(self) -> Any:
+        """Return what samples of the shape of ``fit``, flat or not, are aligned by, not fitted."""
+        return clone(self.alignment_).set_params(tensor_shape=self.sample_shape_)
+
+    def _complete(self, X: Any) -> Any:
+        """Fill the gaps of samples, and bring them to the length of those of ``fit``: what is aligned is complete."""
+        return X if self.resampler_ is None else self.resampler_.transform(X)
 
     def linear_estimator(self) -> Any:
         """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``joined_views`` returns."""
@@ -491,29 +547,100 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             **options,
         )
 
-    def _apply(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
+    def adapted(self, X: Any) -> Self:
+        """Return a model for one new person, device or day, given some of its samples without targets.
+
+        A model that aligns samples by group needs to know how those of a new group are: ``predict`` finds out from all samples
+        of the group that it is given together. The model that is returned knows it from these samples, once and for all: its
+        views begin with the alignment, it is an ordinary model that takes no groups, predicts one sample at a time, is saved,
+        and exported. It predicts exactly what ``predict(X, groups=...)`` does where X are all samples of their group.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, I1, ..., IN), or whatever ``fit`` takes
+            Unlabelled samples of the new group, at least two; their number need not be large, but the covariance of their
+            channels must be told from them.
+
+        Returns
+        -------
+        a fitted model of the same class; where ``fit`` has found no use in alignment it is as this one
+
+        Examples
+        --------
+        >>> from tracelearn import TensorClassifier
+        >>> from tracelearn.datasets import make_persons
+        >>> X, y, person, *_ = make_persons(8, 30, n_times=30, random_state=0)
+        >>> known = person < 7
+        >>> model = TensorClassifier().fit(X[known], y[known], groups=person[known])
+        >>> new = X[person == 7]
+        >>> one = model.adapted(new)
+        >>> bool((one.predict(new[:1]) == model.predict(new, groups=person[person == 7])[:1]).all())
+        True
+        """
+        check_is_fitted(self, "views_")
+        attributes = {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_spec"}
+        if self.alignment_ is not None:
+            X, _, _ = unnamed(padded(X, self.sample_shape_).values, 0, self._spec.modes)
+            attributes |= {"views_": self._views_adapted_to(X), "alignment_": None}
+        model: Self = clone(self)
+        model._publish(attributes, anew=True)
+        return model
+
+    def _views_adapted_to(self, X: Any, group: Any = None) -> dict[str, Any]:
+        """Let the views of the model begin with the alignment of a group, which is learned from samples of it."""
+        alignment = fit_to_group(self._alignment(), self._complete(X), group)
+        return {name: aligned_view(alignment, view) for name, view in self.views_.items()}
+
+    def _apply(
+        self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any = None, groups: Any = None
+    ) -> Any:
         """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
         check_is_fitted(self, "views_")
         self._check_confounds(confounds)
         spec = self._spec
         series = padded(X, spec.sample_shape)
         X, _, _ = unnamed(series.values, 0, spec.modes)
+        time = self._mode_of_any_length(series.time)
+        check_place(X, next(iter(self.coef_by_view_.values())), f"{type(self).__name__}.{method}()")
+        if self.alignment_ is None:
+            return apply_to_samples(self._scores_by(self.views_, after, time), X, confounds, spec)
+        self._check_groups(groups, method)
+        X, members = samples_by_group(X, groups, type(self).__name__)
+        blocks = []
+        for group, index in members.items():
+            samples = take_samples(X, index)
+            scores = self._scores_by(self._views_adapted_to(samples, group), after, time)
+            confounds_of_group = None if confounds is None else take_samples(confounds, index)
+            blocks.append(apply_to_samples(scores, samples, confounds_of_group, spec))
+        return in_order(blocks, list(members.values()))
+
+    def _scores_by(
+        self, views: dict[str, Any], after: Callable[[Array], Array], time: int | None = None
+    ) -> ScoresByViews:
+        """Make the function that scores a block of samples, given the views of the model."""
+        spec = self._spec
         coefs = tuple(self.coef_by_view_.values())
-        check_place(X, coefs[0], f"{type(self).__name__}.{method}()")
         xp = array_namespace(coefs[0])
         confound_coef = getattr(self, "confound_coef_", None)
-        scores = ScoresByViews(
+        return ScoresByViews(
             name=type(self).__name__,
             spec=spec,
-            views=ShownByViews(tuple(self.views_.values()), (1.0,) * len(coefs), spec.sample_shape, self.resampler_),
+            views=ShownByViews(tuple(views.values()), (1.0,) * len(coefs), spec.sample_shape, self.resampler_),
             coefs=tuple(xp.reshape(W, (spec.n_targets, -1)) for W in coefs),
             intercept=self.intercept_,
             confound_coef=None if confound_coef is None else xp.reshape(confound_coef, (spec.n_targets, -1)),
             class_map=getattr(self, "class_map_", None),
             after=after,
-            time=self._mode_of_any_length(series.time),
+            time=time,
         )
-        return apply_to_samples(scores, X, confounds, spec)
+
+    def _check_groups(self, groups: Any, method: str) -> None:
+        """Refuse samples without groups where the model aligns them by group."""
+        if groups is None:
+            raise InputError(
+                f"Expected groups= for {method} of a model that aligns samples by group, got none: pass the group of each "
+                "sample, which is aligned with the others of its group, or predict by adapted(X), the model for one new group."
+            )
 
     def _mode_of_any_length(self, padded_along: int | None) -> int | None:
         """Find the mode along which samples may be of any length: only if those of fit were, or if these come as a list."""
@@ -547,6 +674,11 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         What is tried. "auto" is all that suits the samples; None and "passthrough" are the samples as they are. Transformers of
         this package see tensors, all others flat samples; those that learn from targets are fitted inside each fold. Names are
         those of pairs, else of ``sklearn.pipeline.make_union``.
+    align : "auto", None, transformer, or list of transformers or of (name, transformer) pairs, default="auto"
+        What the samples of each group, a person or a device, may be aligned by before all views, where ``fit`` is given
+        ``groups``: each group by its own samples without their targets, see ``PerGroup``. It is taken only where groups that
+        are held out whole confirm it, and ``predict`` then needs groups, too, or a model that is ``adapted`` to a new one.
+        "auto" whitens channels, or standardizes them. None: nothing is tried.
     time_axis : int, name of a mode, "auto" or None, default="auto"
         The mode of a sample that is time, for the views of "auto"; "auto" takes the mode that is called time, or one that is
         long enough and has few enough channels. None: there is none.
@@ -579,6 +711,9 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
     resampler_ : ResampleTime or None
         What fills gaps, and brings samples of unequal length to one, for views that need complete samples of one length. None
         for samples that did not fit in memory, and for sparse ones.
+    alignment_ : transformer or None
+        What the samples of each group are aligned by before, not fitted; None where that did not help, and of ``adapted`` models,
+        whose views begin with it. Weights and patterns are those of aligned samples.
     view_shares_ : dict of floats
         The share of each view that was tried in the best non-negative combination of their held-out scores, the largest first.
     coef_by_view_, patterns_by_view_ : dicts of arrays
@@ -623,15 +758,21 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
     (True, True)
     """
 
-    def predict(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the target of each sample, with the confounds of each where ``fit`` had some."""
-        return self._apply(NumbersOfScores(self._loss(), self._is_single()), "predict", X, confounds)
+    def predict(self, X: Any, confounds: Any = None, groups: Any = None) -> Array:
+        """Predict the target of each sample, with the confounds of each where ``fit`` had some.
+
+        A model that aligns samples by group (``alignment_`` is not None) needs the group of each: those of a group are aligned
+        by all of its samples in X, so that they are predicted together. ``adapted`` makes a model that needs no groups.
+        """
+        return self._apply(NumbersOfScores(self._loss(), self._is_single()), "predict", X, confounds, groups)
 
     def _is_single(self) -> bool:
         check_is_fitted(self, "views_")
         return self._spec.is_single
 
-    def predict_interval(self, X: Any, level: float = 0.9, confounds: Any = None) -> tuple[Array, Array]:
+    def predict_interval(
+        self, X: Any, level: float = 0.9, confounds: Any = None, groups: Any = None
+    ) -> tuple[Array, Array]:
         """Predict between which numbers the target of each sample is, from what folds held out (CV+).
 
         Parameters
@@ -663,15 +804,17 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
             warn(
                 "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
             )
-        Z = self.joined_views(X)
+        Z = self.joined_views(X, groups)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
         lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
         return move_to(lower, Z), move_to(upper, Z)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, groups: Any = None
+    ) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
         X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
-        predictions = self.predict(X, confounds)
+        predictions = self.predict(X, confounds, groups)
         return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
 
 
@@ -682,7 +825,7 @@ class TensorClassifier(ClassifierMixin, TensorSearch):
 
     Parameters
     ----------
-    views, time_axis, penalty, alphas, eps, cv, one_standard_error, max_time, n_jobs, random_state, fit_intercept, \
+    views, align, time_axis, penalty, alphas, eps, cv, one_standard_error, max_time, n_jobs, random_state, fit_intercept, \
 tensor_shape, tol, max_iter, keep_moments, verbose
         As in ``TensorRegressor``.
     loss : {"auto", "squared_error", "log_loss", "squared_hinge"} or object, default="auto"
@@ -697,8 +840,8 @@ tensor_shape, tol, max_iter, keep_moments, verbose
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    views_, resampler_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, intercept_, alpha_, \
-ridge_, loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
+    views_, resampler_, alignment_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, \
+intercept_, alpha_, ridge_, loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
 best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
         As in ``TensorRegressor``; scores are shares of samples whose class is found.
     calibration_slope_ : float
@@ -727,6 +870,7 @@ best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
         self,
         views: Any = "auto",
         *,
+        align: Any = "auto",
         time_axis: Any = "auto",
         loss: Any = "auto",
         penalty: Any = "overlapped",
@@ -748,6 +892,7 @@ best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
     ) -> None:
         super().__init__(
             views,
+            align=align,
             time_axis=time_axis,
             loss=loss,
             penalty=penalty,
@@ -770,33 +915,39 @@ best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
 
     classes_: Array
 
-    def decision_function(self, X: Any, confounds: Any = None) -> Array:
+    def decision_function(self, X: Any, confounds: Any = None, groups: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
-        return self._apply(flat_if_two_classes, "decision_function", X, confounds)
+        return self._apply(flat_if_two_classes, "decision_function", X, confounds, groups)
 
-    def predict(self, X: Any, confounds: Any = None) -> Array:
-        """Predict the class of each sample: the one of the largest score."""
+    def predict(self, X: Any, confounds: Any = None, groups: Any = None) -> Array:
+        """Predict the class of each sample: the one of the largest score.
+
+        A model that aligns samples by group (``alignment_`` is not None) needs the group of each: those of a group are aligned
+        by all of its samples in X, so that they are predicted together. ``adapted`` makes a model that needs no groups.
+        """
         check_is_fitted(self, "views_")
-        return self._apply(LabelsOfScores(self.classes_), "predict", X, confounds)
+        return self._apply(LabelsOfScores(self.classes_), "predict", X, confounds, groups)
 
-    def predict_proba(self, X: Any, confounds: Any = None) -> Array:
+    def predict_proba(self, X: Any, confounds: Any = None, groups: Any = None) -> Array:
         """Predict the probability of each class, by scores that are calibrated on held-out samples."""
-        return self._apply(Probabilities(self._calibration()), "predict_proba", X, confounds)
+        return self._apply(Probabilities(self._calibration()), "predict_proba", X, confounds, groups)
 
-    def predict_log_proba(self, X: Any, confounds: Any = None) -> Array:
+    def predict_log_proba(self, X: Any, confounds: Any = None, groups: Any = None) -> Array:
         """Predict the logarithm of the probability of each class."""
-        return self._apply(LogProbabilities(self._calibration()), "predict_log_proba", X, confounds)
+        return self._apply(LogProbabilities(self._calibration()), "predict_log_proba", X, confounds, groups)
 
     def _calibration(self) -> Calibration:
         check_is_fitted(self, "views_")
         return Calibration(self.calibration_slope_, self.calibration_offsets_)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, groups: Any = None
+    ) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
         X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
         if y is None:
             raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
-        labels = self.predict(X, confounds)
+        labels = self.predict(X, confounds, groups)
         if not is_non_numpy(self.classes_):
             weight = None if sample_weight is None else to_numpy(sample_weight)
             return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))

@@ -21,7 +21,7 @@ from tracelearn.samples.scikit_learn import callback_context
 __all__ = ["Event", "Listener", "Report"]
 
 # Where each stage ends, as a share of the whole search: as it was on real sets of some seconds.
-_ENDS = {"views": 0.25, "ridge": 0.4, "path": 0.7, "losses": 0.85, "fit": 1.0}
+_ENDS = {"views": 0.25, "ridge": 0.4, "path": 0.7, "losses": 0.85, "groups": 0.95, "fit": 1.0}
 _STEPS = 20  # that scikit-learn's callbacks are shown
 
 
@@ -29,7 +29,7 @@ _STEPS = 20  # that scikit-learn's callbacks are shown
 class Event:
     """What happened: in which stage of the search, how much of that stage is done then, and words for it."""
 
-    stage: str  # "views", "ridge", "path", "losses" or "fit"
+    stage: str  # "views", "ridge", "path", "losses", "groups" or "fit"
     done: float
     message: str
 

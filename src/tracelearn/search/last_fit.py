@@ -30,11 +30,12 @@ def show_all_samples(
     candidates = {candidate.name: candidate for candidate in task.candidates}
     shape = data.spec.sample_shape
     if data.is_all:
-        views = {name: choice.views.get(name) or fit_view(candidates[name], task.samples) for name in names}
-        blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
+        samples = choice.samples
+        views = {name: choice.views.get(name) or fit_view(candidates[name], samples) for name in names}
+        blended = blend_views(choice.blend, views, samples.weight, task.rules.penalty)
         transformers = tuple(views[name].transformer for name in names)
         shown_by_views = ShownByViews(transformers, blended.factors, shape, data.resampler)
-        block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
+        block = Block(blended.rows, data.codes, samples.weight, 0, data.confounds)
         return shown_by_views, Samples.of(block, blended.shape)
     fitted_by_blocks = []
     for name in names:

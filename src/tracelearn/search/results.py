@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tracelearn.search.choice import Choice, Tried
 from tracelearn.search.paths import Path
-from tracelearn.search.screening import LEAST_SHARE
+from tracelearn.search.screening import LEAST_SHARE, Trial
+from tracelearn.search.views import with_alignment
 
 __all__ = ["cv_results", "views_tried"]
+
+# Why aligned samples were not taken.
+_REFUSED = "held-out groups are predicted no better by more than chance"
 
 _PARAMETERS = ("views", "path", "alpha", "ridge")
 
@@ -64,15 +69,15 @@ def views_tried(choice: Choice) -> dict[str, list[Any]]:
     """
     rows = []
     for trial in choice.screening.trials:
-        name = trial.view.name
-        is_taken = name in choice.blend.names
-        reason = _reason_of_view(choice, name, is_taken=is_taken)
+        is_taken = trial.view.name in choice.blend.names and trial.alignment == choice.blend.alignment
+        reason = _reason_of_view(choice, trial, is_taken=is_taken)
+        name = with_alignment(trial.view.name, trial.alignment)
         rows.append(_Row(name, "screening", trial.path, trial.seconds, is_taken, reason))
     for tried in choice.all_tried:
         is_taken = tried is choice.tried
         reason = _reason_of_path(choice, tried)
         rows.append(_Row(str(tried.blend), tried.path.kind, tried.path, tried.seconds, is_taken, reason))
-    return {
+    table: dict[str, list[Any]] = {
         "views": [row.views for row in rows],
         "path": [row.kind for row in rows],
         "score": [float(row.path.means[row.path.best]) for row in rows],
@@ -82,11 +87,18 @@ def views_tried(choice: Choice) -> dict[str, list[Any]]:
         "taken": [row.is_taken for row in rows],
         "reason": [row.reason for row in rows],
     }
+    if choice.why_not_aligned:
+        not_tried = ("aligned by group", "none", math.nan, math.nan, math.nan, 0.0, False, choice.why_not_aligned)
+        for column, value in zip(table.values(), not_tried, strict=True):
+            column.append(value)
+    return table
 
 
-def _reason_of_view(choice: Choice, name: str, *, is_taken: bool) -> str:
+def _reason_of_view(choice: Choice, trial: Trial, *, is_taken: bool) -> str:
     """Say why a view was taken or not."""
-    share = choice.shares.get(name)
+    if trial.alignment != choice.blend.alignment:
+        return "samples aligned by group are better" if not trial.alignment else _REFUSED
+    share = choice.shares.get(trial.view.name)
     if is_taken:
         return "" if share is None else f"share {share:.2f} in the best combination"
     if share is None:
@@ -104,6 +116,8 @@ def _reason_of_path(choice: Choice, tried: Tried) -> str:
         return "best on held-out samples"
     if tried.is_coarse:
         return "some alphas promised too little"
+    if tried.blend.alignment and not choice.blend.alignment:
+        return _REFUSED
     if tried.path.kind == "logistic":
         return "held-out log-loss falls by no more than chance"
     if tried.path.value > choice.path.value and choice.path.kind != "logistic":

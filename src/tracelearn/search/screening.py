@@ -57,6 +57,7 @@ class Trial:
     view: FittedView
     path: Path
     seconds: float
+    alignment: str = ""  # what the samples of each group were aligned by before, if by anything
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ def screen(task: Task, report: Report) -> Screening:
     names = [candidate.name for candidate in task.candidates]
     can_choose = task.targets.loss.has_moments and not is_sparse(task.samples.rows)
     if len(names) == 1 or not can_choose:
-        return Screening(Blend(tuple(names[:1])))
+        return Screening(Blend(tuple(names[:1]), alignment=task.alignment))
     drawn, index = task.drawn(SCREENED)
     # Where all samples are few enough that most views will be asked for again, views learn from all of them, once.
     learns_from_all = task.n_samples <= 2 * SCREENED
@@ -108,7 +109,7 @@ def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Arra
             view_of_drawn = fit_view(candidate, drawn.samples, drawn.folds)
     blended = blend_views(Blend((candidate.name,)), {candidate.name: view_of_drawn}, drawn.samples.weight, "overlapped")
     path = ridge_path(drawn.split(blended))
-    return Trial(view, path, time.perf_counter() - began)
+    return Trial(view, path, time.perf_counter() - began, fitted_to.alignment)
 
 
 def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening:
@@ -149,7 +150,7 @@ def _blend_of_largest(
         ):
             strengths[name] = float(f"{share / largest:.3g}")
             n_entries = n_joined
-    return Blend(tuple(strengths), tuple(strengths.values())), ordered
+    return Blend(tuple(strengths), tuple(strengths.values()), task.alignment), ordered
 
 
 def _first_order(views: Mapping[str, FittedView], values: Mapping[str, float], *, explains: bool) -> str:

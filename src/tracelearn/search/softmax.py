@@ -24,6 +24,7 @@ __all__ = [
     "factors",
     "fit_class_map",
     "log_losses",
+    "losses_of_groups",
     "mapped_scores",
     "softmax_regression",
     "stacked_scores",
@@ -49,6 +50,7 @@ class ClassScores:
     scores: Array  # (n, K), of two classes a column each
     members: Array  # (n, K), one for the true class
     shares: Array  # (F, n), zero where another fold holds a sample out; a fold's sum to its weight, all of them to one
+    index: Array  # (n,), the numbers of the samples
 
 
 def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScores:
@@ -75,7 +77,7 @@ def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScore
     is_held_out = np.concatenate(folds) == np.arange(len(split.folds))[:, None]
     shares = xp.take(targets.weight, place, axis=0) * move_to(is_held_out, z, z.dtype)
     shares = shares * (move_to(split.fold_weights, z, z.dtype) / xp.sum(shares, axis=1))[:, None]
-    return ClassScores(z, xp.astype(codes > 0, z.dtype), shares)
+    return ClassScores(z, xp.astype(codes > 0, z.dtype), shares, np.concatenate(index))
 
 
 def factors(held: ClassScores, shares: Array | None = None) -> Array:
@@ -106,10 +108,30 @@ def factors(held: ClassScores, shares: Array | None = None) -> Array:
 def log_losses(held: ClassScores, size: float | None = None) -> Array:
     """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
     xp = array_namespace(held.scores)
+    return to_numpy(held.shares @ _losses_of_samples(held, size) / xp.sum(held.shares, axis=1))
+
+
+def losses_of_groups(held: ClassScores, groups: Array) -> Array:
+    """Find the mean log-loss of each group, of scores times the best factor; NaN for a group that no fold holds out.
+
+    Parameters
+    ----------
+    held : ClassScores
+    groups : array of shape (n_samples,), the number of the group of each sample, whether it was held out or not
+    """
+    share = np.sum(to_numpy(held.shares), axis=0)
+    n_groups = int(groups.max()) + 1
+    losses = np.bincount(groups[held.index], share * to_numpy(_losses_of_samples(held)), n_groups)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(losses / np.bincount(groups[held.index], share, n_groups))
+
+
+def _losses_of_samples(held: ClassScores, size: float | None = None) -> Array:
+    """Find the log-loss (n,) of each sample, of scores times a size: by default the best factor."""
+    xp = array_namespace(held.scores)
     size = float(factors(held)[0]) if size is None else size
     z = size * held.scores
-    losses = softmax(z)[0][:, 0] - xp.sum(held.members * z, axis=1)
-    return to_numpy(held.shares @ losses / xp.sum(held.shares, axis=1))
+    return softmax(z)[0][:, 0] - xp.sum(held.members * z, axis=1)
 
 
 def fit_class_map(held: ClassScores) -> tuple[Array, Array]:

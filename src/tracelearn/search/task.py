@@ -40,6 +40,9 @@ class Task:
     rules: Rules
     order: Array | None = None  # in which samples are drawn, so that the order of the rows decides nothing
     groups: Array | None = None  # (n,)
+    alignments: tuple[Candidate, ...] = ()  # what the samples of each group may be aligned by
+    why_not_aligned: str = ""  # if nothing is tried though there are groups
+    alignment: str = ""  # what these samples are aligned by, if by anything
     classes: Array | None = None  # the labels, of classes
 
     @property

@@ -33,10 +33,12 @@ __all__ = [
     "count_multiplications",
     "fit_view",
     "joined_shape_and_penalty",
+    "named_transformers",
     "read_views",
     "takes_gaps",
     "transformed",
     "views_that_suit",
+    "with_alignment",
 ]
 
 # Views are added to the best one as long as the search takes no more multiplications than this.
@@ -122,7 +124,7 @@ def read_views(
             shape, n_samples, positive=positive, time_axis=time_axis, modes=modes, are_unequal=are_unequal
         )
     else:
-        pairs = _named(views)
+        pairs = named_transformers(views, "views")
         reason = "as given"
     candidates = []
     for name, transformer in pairs:
@@ -132,8 +134,8 @@ def read_views(
     return candidates, reason
 
 
-def _named(views: Any) -> list[tuple[str, Any]]:
-    """Give every view a name."""
+def named_transformers(views: Any, parameter: str) -> list[tuple[str, Any]]:
+    """Give every view a name; ``parameter`` is what errors call them by."""
     listed = list(views) if isinstance(views, Sequence) and not isinstance(views, str) else [views]
     are_pairs = all(isinstance(view, tuple) and len(view) == 2 for view in listed)
     names: list[Any] = [view[0] if are_pairs else None for view in listed]
@@ -141,14 +143,16 @@ def _named(views: Any) -> list[tuple[str, Any]]:
     are_usable = all(view is None or (hasattr(view, "fit") and hasattr(view, "transform")) for view in transformers)
     if not listed or not are_usable or not all(name is None or isinstance(name, str) for name in names):
         raise ValueError(
-            "Expected views to be 'auto', a transformer, or a list of transformers or of (name, transformer) pairs, at least "
-            f"one, got {views!r}: None is the sample itself."
+            f"Expected {parameter} to be 'auto', a transformer, or a list of transformers or of (name, transformer) "
+            f"pairs, at least one, got {views!r}: None is the sample itself."
         )
     if None in names:
         named = iter(make_union(*[view for view in transformers if view is not None]).transformer_list)
         names = ["raw" if view is None else next(named)[0] for view in transformers]
     if len(set(names)) < len(names):
-        raise ValueError(f"Expected views of different names, got {names}: name them, as (name, transformer) pairs.")
+        raise ValueError(
+            f"Expected {parameter} of different names, got {names}: name them, as (name, transformer) pairs."
+        )
     return list(zip(names, transformers, strict=True))
 
 
@@ -273,9 +277,15 @@ class Blend:
 
     names: tuple[str, ...]
     strengths: tuple[float, ...] = ()
+    alignment: str = ""  # what the samples of each group were aligned by before, if by anything
 
     def __str__(self) -> str:
-        return " + ".join(self.names)
+        return with_alignment(" + ".join(self.names), self.alignment)
+
+
+def with_alignment(views: str, alignment: str) -> str:
+    """Say of views in words what samples were aligned by before, if by anything."""
+    return f"{views} ({alignment} by group)" if alignment else views
 
 
 @dataclass(frozen=True, eq=False)
