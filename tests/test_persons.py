@@ -30,6 +30,7 @@ from tracelearn import (
     to_onnx,
 )
 from tracelearn.datasets import make_persons
+from tracelearn.inference import compare, permutation_test
 
 ALIGN = ModeWhitener(shrinkage=0.0, time_axis=-1, unit_variance=True)
 VIEWS = [("power", SecondOrder()), ("raw", None)]
@@ -38,7 +39,7 @@ VIEWS = [("power", SecondOrder()), ("raw", None)]
 @pytest.fixture(scope="module")
 def persons():
     """Eight persons who differ so much that samples must be aligned."""
-    return make_persons(8, 30, n_channels=4, n_times=60, mixing=0.5, gain=1.0, power=2.0, random_state=0)
+    return make_persons(8, 24, n_channels=4, n_times=60, mixing=0.5, gain=1.0, power=2.0, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,7 @@ def test_what_cannot_be_aligned_is_refused_in_one_sentence(persons):
     with pytest.raises(ValueError, match="Expected groups=, the group of each sample, for PerGroup, got none"):
         transformer.transform(X)
     with pytest.raises(ValueError, match="at least 2 samples of group 3"):
-        transformer.transform(X[[0, 1, 95]], groups=person[[0, 1, 95]])
+        transformer.transform(X[[0, 1, 75]], groups=person[[0, 1, 75]])
     with pytest.raises(ValueError, match=r"samples of shape \(4, 60\) as in fit, got samples of shape \(3, 60\)"):
         transformer.transform(X[:, :3], groups=person)
 
@@ -161,17 +162,17 @@ def test_where_the_person_is_the_label_nothing_is_aligned():
     ("chosen", "cv", "reason"),
     [
         (lambda person, number: person < 2, 2, "fewer than 3 groups"),
-        (lambda person, number: number % 30 < 3, 3, "a group of 3 samples has fewer than channels, 4"),
+        (lambda person, number: number % 24 < 3, 3, "a group of 3 samples has fewer than channels, 4"),
         (
             lambda person, number: person >= 0,
-            [(np.arange(0, 240, 2), np.arange(1, 240, 2))],
+            [(np.arange(0, 192, 2), np.arange(1, 192, 2))],
             "folds do not hold groups",
         ),
     ],
 )
 def test_what_cannot_be_judged_is_not_tried_and_says_so(persons, chosen, cv, reason, caplog):
     X, y, person, *_ = persons
-    index = chosen(person, np.arange(240))
+    index = chosen(person, np.arange(192))
     with caplog.at_level("INFO", logger="tracelearn"):
         model = TensorClassifier(VIEWS, cv=cv, verbose=1).fit(X[index], y[index], groups=person[index])
     assert model.alignment_ is None
@@ -274,7 +275,7 @@ def routed(aligned_model):
     """The same search, which asks scikit-learn for groups wherever it takes them."""
     with config_context(enable_metadata_routing=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = TensorClassifier(VIEWS).set_fit_request(groups=True).set_predict_request(groups=True)
+        model = TensorClassifier(VIEWS[:1], alphas=3).set_fit_request(groups=True).set_predict_request(groups=True)
         model = model.set_predict_proba_request(groups=True).set_decision_function_request(groups=True)
         yield model.set_score_request(groups=True)
 
@@ -284,7 +285,7 @@ def test_cross_val_score_passes_groups_on(persons, routed):
     scores = cross_val_score(routed, X, y, cv=GroupKFold(2), params={"groups": person})
     by_hand = []
     for train, test in GroupKFold(2).split(X, y, person):
-        model = TensorClassifier(VIEWS).fit(X[train], y[train], groups=person[train])
+        model = TensorClassifier(VIEWS[:1], alphas=3).fit(X[train], y[train], groups=person[train])
         by_hand.append(model.score(X[test], y[test], groups=person[test]))
     assert_allclose(scores, by_hand)
 
@@ -299,7 +300,9 @@ def test_cross_val_predict_gives_no_groups_to_predict_so_samples_are_aligned_bef
         clone(routed).set_params(align=None), Z, y, cv=GroupKFold(2), params={"groups": person}
     )
     train, test = next(GroupKFold(2).split(X, y, person))
-    model = TensorClassifier(VIEWS, align=[("whitened", ALIGN)]).fit(X[train], y[train], groups=person[train])
+    model = TensorClassifier(VIEWS[:1], alphas=3, align=[("whitened", ALIGN)]).fit(
+        X[train], y[train], groups=person[train]
+    )
     assert_array_equal(predicted[test], model.predict(X[test], groups=person[test]))
 
 
@@ -337,3 +340,32 @@ def test_a_search_that_asks_for_no_groups_leaves_them_to_the_splitter(persons):
     with config_context(enable_metadata_routing=True):
         model = TensorClassifier([("power", SecondOrder())])
         assert len(cross_val_score(model, X, y, cv=GroupKFold(2), params={"groups": person})) == 2
+
+
+# --- inference -----------------------------------------------------------------------------------------------------------
+
+
+def test_comparisons_align_what_each_fold_holds_out(persons):
+    X, y, person, *_ = persons
+    models = {"aligned": TensorClassifier(VIEWS[:1]), "as they are": TensorClassifier(VIEWS[:1], align=None)}
+    compared = compare(models, X, y, groups=person, cv=2, repeats=1, yardsticks=False)
+    assert compared.scores[0].mean() > compared.scores[1].mean() + 0.1
+
+
+def test_permutations_of_an_aligned_choice_and_of_the_whole_search(persons):
+    X, y, person, *_ = persons
+    model = TensorClassifier(VIEWS[:1], alphas=3)
+    fixed = permutation_test(model, X, y, groups=person, selection="fixed", n_permutations=19, random_state=0)
+    aligned = permutation_test(
+        clone(model).set_params(align=None),
+        PerGroup(ALIGN).fit_transform(X, groups=person),
+        y,
+        groups=person,
+        selection="fixed",
+        n_permutations=19,
+        random_state=0,
+    )
+    assert fixed.score == pytest.approx(aligned.score)
+    assert fixed.exchanged == "targets within groups"
+    repeated = permutation_test(model, X, y, groups=person, n_permutations=1, random_state=0)
+    assert repeated.score == pytest.approx(fixed.score, abs=0.05)

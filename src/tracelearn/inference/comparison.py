@@ -236,23 +236,28 @@ def _score_search(search: Any, X: Array, plan: ScoringPlan, train: Array, test: 
     if plan.confounds is not None:
         metadata["confounds"] = plan.confounds[train]
     fitted: Any = clone(search).fit(X[train], plan.labels[train], **metadata)
+    metadata_of_test = {}
     if plan.confounds is not None:
-        fitted = _WithConfounds(fitted, plan.confounds[test])
+        metadata_of_test["confounds"] = plan.confounds[test]
+    if getattr(fitted, "alignment_", None) is not None:
+        metadata_of_test["groups"] = plan.groups[test]  # type: ignore[index] # there are some, or nothing is aligned
+    if metadata_of_test:
+        fitted = _WithMetadata(fitted, metadata_of_test)
     return score_model(check_scoring(fitted, scoring), fitted, X[test], plan.labels[test])
 
 
-class _WithConfounds:
-    """A fitted model that knows the confounds of the samples it is asked about: scorers do not pass them on."""
+class _WithMetadata:
+    """A fitted model that knows the confounds and groups of the samples it is asked about: scorers do not pass them on."""
 
-    def __init__(self, model: Any, confounds: Array) -> None:
+    def __init__(self, model: Any, metadata: dict[str, Array]) -> None:
         self._model = model
-        self._confounds = confounds
+        self._metadata = metadata
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._model, name)
         if name not in ("predict", "decision_function", "predict_proba", "predict_log_proba", "score"):
             return attribute
-        return update_wrapper(partial(attribute, confounds=self._confounds), attribute)
+        return update_wrapper(partial(attribute, **self._metadata), attribute)
 
 
 def _named(models: Any) -> dict[str, Any]:

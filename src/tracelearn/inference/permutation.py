@@ -260,18 +260,18 @@ def permutation_test(
     permutations = exchange.draw(len(labels), n_permutations, np.random.default_rng(random_state))
     order = np.concatenate([np.arange(len(labels))[None], permutations])
     if searches and selection == "fixed":
-        model, X = chosen_model(model.fit(X, y, groups=groups, confounds=confounds), X)
+        model, X = chosen_model(model.fit(X, y, groups=groups, confounds=confounds), X, groups)
     elif searches:
         model = model.set_params(cv=list(folds.splits))
     if shares_system(model):
         method = "batch"
         scores = _batch_scores(Reading.of(model, X, y, confounds), folds, scoring, order, tol)
-    elif is_search(model) and can_repeat_as_batch(model):
+    elif is_search(model) and can_repeat_as_batch(model, groups):
         method = "batch"
         scores = best_scores(model, X, y, confounds, folds, scoring, order)
     else:
         method = "refit"
-        scores = _refitted_scores(model, X, y, confounds, folds, scoring, order)
+        scores = _refitted_scores(model, X, y, groups, confounds, folds, scoring, order)
     score = float(check_scores(scores)[0])
     null = scores[1:]
     choice = selection if searches else None
@@ -279,13 +279,21 @@ def permutation_test(
 
 
 def _refitted_scores(
-    model: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array
+    model: Any,
+    X: Any,
+    y: Any,
+    groups: Array | None,
+    confounds: Array | None,
+    folds: Folds,
+    scoring: Any,
+    order: Array,
 ) -> Array:
     """Score a model by fits one by one, for every order (S, n) of the targets: (S,)."""
     X = np.asarray(X)
     y = to_numpy(y)
     if is_search(model):
-        return _one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], confounds=confounds)), order)
+        metadata = {"groups": groups, "confounds": confounds}
+        return _one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], **metadata)), order)
     scorer = check_scoring(model, scoring)
     cleaned = []
     for train, _ in folds.splits:

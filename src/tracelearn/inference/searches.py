@@ -38,10 +38,10 @@ _ITERATIONS = 60  # for each alpha, at most
 # --- the choice kept --------------------------------------------------------------------------------------------------
 
 
-def chosen_model(search: Any, X: Any) -> tuple[Any, Any]:
+def chosen_model(search: Any, X: Any, groups: Array | None = None) -> tuple[Any, Any]:
     """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as it sees them."""
     if isinstance(search, TensorSearch):
-        return search.linear_estimator(), search.joined_views(X)
+        return search.linear_estimator(), search.joined_views(X, groups)
     options = {"class_weight": search.class_weight} if is_classifier(search) else {}
     model = _kind_of(search)(
         search.alpha_,
@@ -72,10 +72,11 @@ def _kind_of(search: Any) -> Any:
 # --- the choice repeated ----------------------------------------------------------------------------------------------
 
 
-def can_repeat_as_batch(search: Any) -> bool:
+def can_repeat_as_batch(search: Any, groups: Array | None = None) -> bool:
     """Tell whether a search chooses alpha and ridge alone: other choices, and weights of classes, change the system."""
     if (
         not isinstance(search, TensorSearch)
+        or (groups is not None and search.align is not None)
         or search.views is not None
         or search.one_standard_error
         or search.max_time is not None

@@ -841,8 +841,8 @@ tensor_shape, tol, max_iter, keep_moments, verbose
     ----------
     classes_ : array of shape (n_classes,)
     views_, resampler_, alignment_, view_shares_, coef_by_view_, patterns_by_view_, filters_by_view_, coef_, patterns_, \
-intercept_, alpha_, ridge_, loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, cv_results_, best_index_, \
-best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
+intercept_, alpha_, ridge_, loss_, best_score_, best_score_se_, raw_score_, alphas_, ridges_, score_path_, score_path_se_, \
+cv_results_, best_index_, best_params_, views_tried_, dual_gap_, objective_, n_iter_, convergence_
         As in ``TensorRegressor``; scores are shares of samples whose class is found.
     calibration_slope_ : float
     calibration_offsets_ : array of shape (n_classes,)
