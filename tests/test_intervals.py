@@ -11,7 +11,7 @@ from sklearn.base import clone
 from tracelearn import TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.inference import Bootstrap, bootstrap
-from tracelearn.inference.draws import Influence, Study, draw, fit_one_by_one, fit_together, jackknifed
+from tracelearn.inference.draws import Influence, Study, draw, jackknifed
 from tracelearn.inference.intervals import quantile, ranks_and_angles
 from tracelearn.inference.reading import Reading
 
@@ -21,18 +21,24 @@ def _samples(n=80, noise=0.5):
     return X, signal + noise * signal.std() * np.random.default_rng(0).standard_normal(n)
 
 
-def test_a_drawn_sample_counts_as_often_as_it_was_drawn():
+@pytest.mark.parametrize("kind", ["one target", "no intercept", "a mode of targets", "classes"])
+def test_a_drawn_sample_counts_as_often_as_it_was_drawn(kind):
     X, y = _samples()
-    model = TraceNormRegressor(0.1, tol=1e-10)
-    found = bootstrap(model, X, y, n_bootstraps=3, random_state=1)
+    model, targets = {
+        "one target": (TraceNormRegressor(0.1, tol=1e-10), y),
+        "no intercept": (TraceNormRegressor(0.1, tol=1e-10, fit_intercept=False, ridge=0.1), y + 3.0),
+        "a mode of targets": (TraceNormRegressor(0.1, tol=1e-10, target_mode=True), np.stack([y, y**2], 1)),
+        "classes": (TraceNormClassifier(0.05, tol=1e-10), np.digitize(y, np.quantile(y, [0.3, 0.7]))),
+    }[kind]
+    found = bootstrap(model, X, targets, n_bootstraps=3, random_state=1)
     random = np.random.default_rng(1)
     for b in range(3):
         drawn = random.integers(80, size=80)
         left = np.setdiff1d(np.arange(80), drawn)
-        expected = clone(model).fit(X[drawn], y[drawn])
+        expected = clone(model).fit(X[drawn], targets[drawn])
         np.testing.assert_allclose(found.coefs[b], expected.coef_, atol=1e-5)
         np.testing.assert_allclose(found.patterns[b], expected.patterns_, atol=1e-5)
-        np.testing.assert_allclose(found.scores[b], expected.score(X[left], y[left]), atol=1e-5)
+        np.testing.assert_allclose(found.scores[b], expected.score(X[left], targets[left]), atol=1e-5)
 
 
 def test_groups_are_drawn_whole_and_every_class_is_drawn():
@@ -124,22 +130,6 @@ def test_the_jackknife_of_a_mean_is_what_its_samples_say(scoring):
     values, _ = drawn.values()
     np.testing.assert_allclose(jackknifed(drawn, 2, np.arange(40)), values[2], atol=1e-9)
     np.testing.assert_allclose(values.sum(axis=1) / drawn.left_out.sum(axis=1), drawn.scores)
-
-
-def test_draws_as_one_batch_are_those_of_fits_one_by_one():
-    for n in (60, 10):  # moments, and a basis of fewer samples than features
-        X, y = _samples(n)
-        for model, targets in (
-            (TraceNormRegressor(0.1, tol=1e-10), y),
-            (TraceNormRegressor(0.1, tol=1e-10, fit_intercept=False, ridge=0.1), y + 3.0),
-            (TraceNormRegressor(0.1, tol=1e-10, target_mode=True), np.stack([y, y**2], 1)),
-            (TraceNormClassifier(0.05, tol=1e-10), np.digitize(y, [-0.5, 0.5])),
-        ):
-            random = np.random.default_rng(1)
-            study = Study(model, Reading.of(model, X, targets), X, None, np.arange(n))
-            weights = random.multinomial(n, np.full(n, 1 / n), size=3).astype(float) + 0.01
-            for ours, theirs in zip(fit_together(study, weights), fit_one_by_one(study, weights), strict=True):
-                np.testing.assert_allclose(ours, theirs, atol=2e-4)
 
 
 def test_without_a_signal_the_share_of_variance_is_not_above_that_of_the_mean():

@@ -409,7 +409,7 @@ def _solve_batch(reading: Reading, index: Array, shape: tuple[int, ...], train: 
         y_mean=np.tile(y_mean, T),
         variances=np.diagonal(covariance, axis1=1, axis2=2),
     )
-    W = solve_groups(data_fit, spec, settings, "positions", exact_ranks=False)
+    W = solve_groups(data_fit, spec, settings, "positions")
     return W / np.repeat(scales[:, 0], K, axis=0), data_fit.intercept(W)
 
 

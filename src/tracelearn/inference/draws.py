@@ -1,30 +1,22 @@
-"""Models of samples drawn with replacement, and what each unit, a sample or a group, does to their score.
-
-A draw changes how often each sample counts, and nothing else: with the squared loss all draws are one batch of problems.
-"""
+"""Models of samples drawn with replacement, and what each unit, a sample or a group, does to their score."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.reading import Reading, name_of_score, shares_system, without_confounds
+from tracelearn.inference.reading import Reading, name_of_score, without_confounds
 from tracelearn.inference.scoring import check_scores, score_sets
-from tracelearn.inference.solving import batches, solve_groups
-from tracelearn.problems.basis import in_basis, origin_of, variances_about
-from tracelearn.problems.operators import SpectralGram
-from tracelearn.problems.squares import Squares
 from tracelearn.search.splits import predicted_class
 
-__all__ = ["Drawn", "Fits", "Study", "degrees_of", "draw", "fit_one_by_one", "fit_together", "jackknifed"]
+__all__ = ["Drawn", "Study", "degrees_of", "draw", "jackknifed"]
 
-_LARGEST_GRAM = 2000  # entries, or samples where they are fewer, whose matrices of products are solved as a batch
 _MOST_MISSED = 10  # draws without a score, for each that is wanted
 _MOST_TRIED = 1000  # draws that leave nothing out or lack a class, before it is given up
 _MOST_BLOCKS = 20  # blocks of units, whose scores are asked for one by one
@@ -247,121 +239,28 @@ def _is_usable(study: Study, is_drawn: Array) -> bool:
     return not study.n_classes or len(np.unique(study.reading.labels[is_drawn])) == study.n_classes
 
 
-class Fits(NamedTuple):
-    """Models of B draws: weights and patterns (B, K, p), and predictions for all samples (B, n, K)."""
-
-    rows: Array
-    predictions: Array
-    patterns: Array
-
-
 def _fit_draws(study: Study, counts: Array) -> Drawn:
-    """Fit the model to draws (B, U), and return those whose score is finite."""
-    weights = counts[:, study.units].astype(float)
-    fits = fit_together(study, weights) if _suits_batch(study) else fit_one_by_one(study, weights)
-    scores = np.empty(len(counts))
-    for b, weight in enumerate(weights):
-        left_out = np.flatnonzero(weight == 0)
-        scores[b] = _score(study, left_out, fits.predictions[b, left_out])
-    good = np.isfinite(scores)
-    return Drawn(study, counts[good], fits.rows[good], fits.patterns[good], fits.predictions[good], scores[good])
-
-
-def _suits_batch(study: Study) -> bool:
-    """Tell whether draws can be one batch: of samples whose products are few enough, and themselves the same in all draws."""
-    reading = study.reading
-    samples = study.reading.samples
-    same_samples = not reading.settings.scaling and study.confounds is None
-    is_small = min(reading.n_samples, samples.n_features) <= _LARGEST_GRAM
-    is_dense = not is_sparse(samples.like)
-    return shares_system(study.model) and reading.loss.has_moments and same_samples and is_small and is_dense
-
-
-def fit_one_by_one(study: Study, weights: Array) -> Fits:
-    """Fit the model to each row of weights (B, n): other losses, confounds, which each draw regresses out anew, many entries."""
-    reading = study.reading
+    """Fit the model to draws (B, U), confounds regressed out anew in each, and return those whose score is finite."""
     K = study.reading.samples.n_targets
     rows = []
-    predictions = []
     patterns = []
+    predictions = []
+    scores = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)
-        for weight in weights:
+        for weight in counts[:, study.units].astype(float):
             cleaned = without_confounds(study.X, study.confounds, weight)
-            fitted = clone(study.model).fit(cleaned, reading.labels, sample_weight=weight)
+            fitted = clone(study.model).fit(cleaned, study.reading.labels, sample_weight=weight)
             W = np.reshape(to_numpy(fitted.coef_), (K, -1))
             intercept = np.reshape(to_numpy(fitted.intercept_), -1)
             rows.append(W)
-            predictions.append(np.reshape(cleaned, (len(cleaned), -1)) @ W.T + intercept)
             patterns.append(np.reshape(to_numpy(fitted.patterns_), (K, -1)))
-    return Fits(np.array(rows), np.array(predictions), np.array(patterns))
-
-
-def fit_together(study: Study, weights: Array) -> Fits:
-    """Fit the model to all rows of weights (B, n) as one batch."""
-    reading, (B, n) = study.reading, weights.shape
-    samples = reading.samples
-    fit_intercept = reading.settings.fit_intercept
-    K = samples.n_targets
-    p = samples.n_features
-    basis = None
-    if 2 * n < p:
-        basis, origin, coordinates = in_basis(samples, fit_intercept=fit_intercept)
-        basis = to_numpy(basis)
-        origin = to_numpy(origin)
-        variances = to_numpy(variances_about(samples, origin))
-        rows = to_numpy(coordinates.rows)
-    else:
-        origin = to_numpy(origin_of(samples, fit_intercept=fit_intercept))
-        rows = to_numpy(samples.rows) - origin
-    all_weights = []
-    intercepts = []
-    patterns = []
-    for batch in batches(B, rows.shape[1] ** 2 + rows.size + K * p):
-        data_fit = _squares_of_draws(reading, rows, weights[batch])
-        if basis is None:
-            data_fit = replace(data_fit, x_mean=data_fit.x_mean + origin)
-        else:
-            data_fit = data_fit.lifted(basis, origin, variances)
-        W = solve_groups(data_fit, reading.spec, reading.settings, "draws", exact_ranks=True)
-        pattern = 0.5 * data_fit.operator.apply(W)
-        if not fit_intercept:  # its products are not about the mean, which patterns are
-            mean = weights[batch] @ rows / np.sum(weights[batch], axis=1, keepdims=True)
-            mean = np.repeat(mean if basis is None else mean @ basis.T, K, axis=0)
-            pattern = pattern - np.sum(W * mean, axis=1, keepdims=True) * mean
-        all_weights.append(W)
-        intercepts.append(data_fit.intercept(W) if fit_intercept else np.zeros(len(W)))
-        patterns.append(pattern)
-    W = np.concatenate(all_weights)
-    predictions = W @ to_numpy(samples.rows).T + np.concatenate(intercepts)[:, None]
-    predictions = np.moveaxis(predictions.reshape(B, K, n), 1, 2)
-    return Fits(W.reshape(B, K, p), predictions, np.concatenate(patterns).reshape(B, K, p))
-
-
-def _squares_of_draws(reading: Reading, rows: Array, weights: Array) -> Squares:
-    """Make the squared loss of samples (n, r) for each of B draws, which weigh them by the rows of weights (B, n)."""
-    settings = reading.settings
-    Y = to_numpy(reading.block.Y)
-    share = weights / weights.sum(axis=1, keepdims=True)
-    y_origin = Y.mean(axis=0) if settings.fit_intercept else 0.0 * Y[0]  # so that variances lose no digits
-    Y = Y - y_origin
-    x_mean = share @ rows
-    y_mean = share @ Y
-    if not settings.fit_intercept:
-        x_mean = 0.0 * x_mean
-        y_mean = 0.0 * y_mean
-    covariance = np.swapaxes(rows * share[:, :, None], 1, 2) @ rows - x_mean[:, :, None] * x_mean[:, None, :]
-    cross = np.swapaxes(Y * share[:, :, None], 1, 2) @ rows - y_mean[:, :, None] * x_mean[:, None, :]
-    B, K, r = cross.shape
-    return Squares(
-        operator=SpectralGram(2.0 * covariance),
-        cross=cross.reshape(B * K, r),
-        target=np.maximum(share @ Y**2 - y_mean**2, 0.0).ravel(),
-        ridge=np.full(B if settings.target_mode else B * K, float(settings.ridge)),
-        x_mean=x_mean,
-        y_mean=(y_mean + y_origin).ravel(),
-        variances=np.diagonal(covariance, axis1=1, axis2=2),
-    )
+            predictions.append(np.reshape(cleaned, (len(cleaned), -1)) @ W.T + intercept)
+            left_out = np.flatnonzero(weight == 0)
+            scores.append(_score(study, left_out, predictions[-1][left_out]))
+    good = np.isfinite(scores)
+    arrays = (np.array(values)[good] for values in (rows, patterns, predictions, scores))
+    return Drawn(study, counts[good], *arrays)
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ def map_test(
     exchange = choose_exchange(reading.labels, read_groups(groups, reading.n_samples))
     permutations = exchange.draw(reading.n_samples, n_permutations, np.random.default_rng(random_state))
     order = np.concatenate([everything[None], permutations])
-    weights = solve_sets(reading, reading.with_targets_of(everything, order), len(order)).weights
+    weights, _ = solve_sets(reading, reading.with_targets_of(everything, order), len(order))
     maps = weights if what == "weights" else reading.samples.covariance_times(weights)
     maps = to_numpy(maps).reshape(len(order), K, -1)
     # Over all sets, that of the true targets among them: then no set is treated differently from the others.

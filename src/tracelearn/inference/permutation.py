@@ -28,7 +28,7 @@ from tracelearn.inference.reading import (
 )
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
 from tracelearn.inference.searches import best_scores, can_repeat_as_batch, chosen_model, score_of_choice
-from tracelearn.inference.solving import Pace, batches, solve_sets
+from tracelearn.inference.solving import batches, solve_sets
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
 from tracelearn.samples.samples import unnamed
 from tracelearn.search.folds import Folds, fold_of_sample, make_folds
@@ -223,8 +223,8 @@ def permutation_test(
         keeps what was chosen with the true targets: faster, and somewhat too optimistic.
     tol : float, default=2e-3
         Relative duality gap of the fits of a batch, where that of the model is smaller: reached in single precision, it moves
-        scores by a fifth of their spread or less (measured). The score of the true targets, and those so close to it that they
-        count, always have that of the model, so that the p-value is that of exact fits; 0 asks for it everywhere.
+        most scores by less than a fifth of their spread (measured). The score of the true targets, and those so close to it that
+        they count, always have that of the model, so that the p-value is that of exact fits; 0 asks for it everywhere.
     random_state : int, default=None
         Of the permutations; a number of folds always draws the same ones.
 
@@ -335,35 +335,35 @@ def _batch_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, to
 
 
 def exact_where_close(scores: Array, score_exactly: Callable[[Array], Array]) -> Array:
-    """Replace the first of rough scores (S,), and all that are close to it, by exact ones: none that is left could cross it.
+    """Replace rough scores (S,) that are close to the first by exact ones, so that none of the others could cross it.
 
     A score that moves further than any before makes as many more close.
 
     Parameters
     ----------
-    scores : that of the true targets, and those of permutations
+    scores : that of the true targets, which is exact, and those of permutations
     score_exactly : finds the exact scores of an index (m,)
     """
-    scores, is_rough = np.array(scores), np.ones(len(scores), dtype=bool)
+    scores = np.array(scores)
+    is_rough = np.arange(len(scores)) > 0
     reach = _CLOSE * float(np.std(scores[1:]))
     while True:
-        is_close = np.abs(scores - scores[0]) <= reach
-        is_close[0] = True
-        index = np.flatnonzero(is_close & is_rough)
+        index = np.flatnonzero(is_rough & (np.abs(scores - scores[0]) <= reach))
         if not len(index):
             return scores
         exact = score_exactly(index)
-        is_permuted = index > 0
-        reach = max(reach, float(np.max(np.abs(exact - scores[index])[is_permuted], initial=0.0)))
+        reach = max(reach, float(np.max(np.abs(exact - scores[index]))))
         scores[index] = exact
         is_rough[index] = False
 
 
 def _fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[Array, bool]:
-    """Score what each fold holds out for each order (S, n) of the targets, (S, F), and say whether any fit has weights."""
+    """Score what each fold holds out for each order (S, n) of the targets, (S, F), and say whether any fit has weights.
+
+    The first order is that of the true targets, whose fits are always exact.
+    """
     n_targets = reading.samples.n_targets
     scores = np.empty((len(order), len(folds.splits)))
-    pace = Pace()
     have_weights = False
     # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
     for batch in batches(len(order), max(1, reading.n_samples * n_targets // 16)):
@@ -371,7 +371,8 @@ def _fold_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol
         for fold, (train, test) in enumerate(folds.splits):
             cleaned = reading.cleaned(train)
             samples = cleaned.with_targets_of(train, sets[:, train])
-            weights, intercepts, pace = solve_sets(cleaned, samples, len(sets), tol=tol, pace=pace)
+            n_exact = 1 if batch.start == 0 else 0
+            weights, intercepts = solve_sets(cleaned, samples, len(sets), tol=tol, n_exact=n_exact)
             have_weights = have_weights or bool(array_namespace(weights).any(weights != 0))
             predictions = to_numpy(cleaned.take(test).rows @ weights.T + intercepts)
             predictions = np.moveaxis(predictions.reshape(len(test), len(sets), n_targets), 0, 1)

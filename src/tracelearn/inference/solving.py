@@ -7,9 +7,9 @@ sets are right-hand sides of one system, factored once. Invariant: the answer fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -19,64 +19,23 @@ from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_t
 from tracelearn.errors import warn
 from tracelearn.fitting import Settings, state_problems
 from tracelearn.inference.reading import Reading
-from tracelearn.problems.data_fit import DataFit
 from tracelearn.problems.forms import choose_form
 from tracelearn.problems.problem import Problems, Solution
 from tracelearn.problems.squares import Squares
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples
-from tracelearn.solvers import admm
+from tracelearn.solvers import Solver, admm
 
-__all__ = ["Pace", "Solved", "batches", "solve_groups", "solve_sets"]
+__all__ = ["batches", "solve_groups", "solve_sets"]
 
 # Numbers in the weights of one batch: more would leave the cache, fewer are lost in calls.
 _LARGEST_BATCH = 250_000
 
-# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Most problems reach it in three or four
-# iterations; it is given up after some more.
+# The smallest gap that is tried in single precision, whose rounding hides smaller ones. Nearly all problems reach a gap of 2e-3
+# in six iterations, and a certificate costs more than one of these; what takes many times as long is given up.
 _SINGLE_TOL = 1e-3
+_SINGLE_CHECK_EVERY = 6
 _SINGLE_MAX_ITER = 48
-
-# Of many problems so many come first: their step suits all others better than any guess. With it, the gaps of as many more tell
-# when a certificate is worth its cost.
-_PILOT = 16
-
-
-@dataclass(frozen=True)
-class Pace:
-    """What solves say of those to come: the step of ADMM, and after how many iterations most problems are proven."""
-
-    step: float | None = None
-    first_check: int | None = None
-
-    def options(self) -> dict[str, Any]:
-        """Return options of ADMM; where the step is known, a certificate is asked for as soon as it is likely to hold."""
-        if self.step is None:
-            return {"check_every": 4}
-        return {"step": self.step, "check_every": 1, "first_check": self.first_check}
-
-    def after(self, solution: Solution, gaps: Sequence[Array], tol: float) -> Pace:
-        """Learn the step from a first solve, and from the gaps of each iteration of a second when most are below ``tol``.
-
-        A certificate costs about as much as an iteration, so it should hold for most of the problems.
-        """
-        if self.step is None:
-            if solution.rho is None:
-                return self
-            xp = array_namespace(solution.rho)
-            return Pace(float(xp.exp(xp.mean(xp.log(solution.rho)))))
-        if self.first_check is not None:
-            return self
-        n_open = np.array([np.sum(to_numpy(gap) > tol) for gap in gaps])
-        return replace(self, first_check=1 + int(np.sum(n_open > 0.25 * len(solution.gap))))
-
-
-class Solved(NamedTuple):
-    """Weights (S K, p) and intercepts (S K,) of S sets of targets, and what further solves may begin with."""
-
-    weights: Array
-    intercepts: Array
-    pace: Pace
 
 
 def batches(count: int, size: int) -> Iterator[slice]:
@@ -86,9 +45,9 @@ def batches(count: int, size: int) -> Iterator[slice]:
 
 
 def solve_sets(
-    reading: Reading, samples: Samples, n_sets: int = 1, *, tol: float = 0.0, pace: Pace | None = None
-) -> Solved:
-    """Fit a model to every set of targets.
+    reading: Reading, samples: Samples, n_sets: int = 1, *, tol: float = 0.0, n_exact: int = 0
+) -> tuple[Array, Array]:
+    """Fit a model to every set of targets; return weights (S K, p) and intercepts (S K,).
 
     The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one.
 
@@ -96,39 +55,45 @@ def solve_sets(
     ----------
     samples : with the columns of all sets side by side, S K of them
     tol : the relative duality gap of every fit, but never below the model's; a large one is solved for in single precision
-    pace : the step and the first check of an earlier solve for similar samples, to begin with
+    n_exact : so many of the first sets have the gap of the model whatever ``tol`` is
     """
     settings = reading.settings
     K = samples.n_targets // n_sets
-    pace = Pace() if pace is None else pace
-    tol = max(tol, settings.tol)
     if n_sets > 1 and not _share_one_system(reading, K):
-        solved_sets = []
-        for samples_of_set in _one_by_one(samples, n_sets):
-            solved_sets.append(solve_sets(reading, samples_of_set, tol=tol, pace=pace))
-            pace = solved_sets[-1].pace
-        xp = array_namespace(solved_sets[0].weights)
-        weights = xp.concat([solved.weights for solved in solved_sets])
-        intercepts = xp.concat([solved.intercepts for solved in solved_sets])
-        return Solved(weights, intercepts, pace)
+        solved = [
+            solve_sets(reading, samples_of_set, tol=0.0 if s < n_exact else tol)
+            for s, samples_of_set in enumerate(_one_by_one(samples, n_sets))
+        ]
+        xp = array_namespace(solved[0][0])
+        return xp.concat([weights for weights, _ in solved]), xp.concat([intercepts for _, intercepts in solved])
     scales = samples.mode_scales() if settings.scaling else None
     data_fit = _data_fit_of_sets(reading, samples.rescaled(scales), n_sets)
-    if _suits_single(data_fit, reading, tol):
-        W, pace = _solve_roughly(reading, data_fit, tol, pace)
-    else:
-        W = _solve_exactly(reading, data_fit, tol)
-    xp = array_namespace(W)
+    xp = array_namespace(data_fit.ridge)
+    n_problems = data_fit.n_problems
+    n_exact = n_exact * n_problems // n_sets
+    pieces = [(0, n_exact, settings.tol)] if n_exact else []
+    for batch in batches(n_problems - n_exact, data_fit.n_features * (K if settings.target_mode else 1)):
+        pieces.append((n_exact + batch.start, n_exact + batch.stop, max(tol, settings.tol)))
+    rows = []
+    for start, stop, gap_asked in pieces:
+        index = xp.arange(start, stop, device=device(data_fit.ridge))
+        problems, solver = state_problems(data_fit.take(index), reading.spec, settings)
+        solve = _solve_roughly if gap_asked >= _SINGLE_TOL and _suits_single(problems, solver) else _solve_exactly
+        rows_of_piece, gap = solve(problems, solver, gap_asked, settings.max_iter)
+        _warn_of_gap(gap, gap_asked, "in all fits", "in some")
+        rows.append(xp.reshape(rows_of_piece, (-1, data_fit.n_features)))
+    W = xp.concat(rows)
     intercepts = data_fit.intercept(W) if settings.fit_intercept else xp.zeros_like(W[:, 0])
-    return Solved(W if scales is None else W / scales, intercepts, pace)
+    return W if scales is None else W / scales, intercepts
 
 
-def solve_groups(data_fit: Squares, spec: Spec, settings: Settings, where: str, *, exact_ranks: bool) -> Array:
+def solve_groups(data_fit: Squares, spec: Spec, settings: Settings, where: str) -> Array:
     """Solve problems of which each group has a system of its own, as one batch: weights (T K, p).
 
     Warns of gaps above the tolerance, and says where.
     """
     problems, solver = state_problems(data_fit, spec, settings)
-    solution = solver(problems, tol=settings.tol, max_iter=settings.max_iter, exact_ranks=exact_ranks)
+    solution = solver(problems, tol=settings.tol, max_iter=settings.max_iter, exact_ranks=False)
     _warn_of_gap(float(np.max(solution.gap)), settings.tol, f"at all {where}", "at some")
     return array_namespace(solution.W).reshape(solution.W, data_fit.cross.shape)
 
@@ -167,89 +132,49 @@ def _data_fit_of_sets(reading: Reading, samples: Samples, n_sets: int) -> Any:
     return data_fit
 
 
-def _suits_single(data_fit: DataFit, reading: Reading, tol: float) -> bool:
+def _suits_single(problems: Problems, solver: Solver) -> bool:
     """Tell whether single precision can prove a gap: that of squares, solved by ADMM."""
-    if tol < _SINGLE_TOL or reading.settings.alpha == 0 or not isinstance(data_fit, Squares):
-        return False
-    _, solver = state_problems(_take(data_fit, slice(0, 1)), reading.spec, reading.settings)
-    return solver is admm
+    return solver is admm and problems.penalised and isinstance(problems.fit, Squares)
 
 
-def _solve_exactly(reading: Reading, data_fit: DataFit, tol: float) -> Array:
-    """Solve all problems in double precision, batch by batch: weights (S K, p)."""
-    spec = reading.spec
-    settings = reading.settings
-    step: dict[str, Any] = {}
-    weights = []
-    largest_gap = 0.0
-    for batch in _batches_of(data_fit, spec, settings, n_pilots=1):
-        problems, solver = state_problems(_take(data_fit, batch), spec, settings)
-        solution = solver(problems, tol=tol, max_iter=settings.max_iter, exact_ranks=False, **step)
-        weights.append(_rows_without_dust(problems, solution, tol))
-        largest_gap = max(largest_gap, float(array_namespace(solution.gap).max(solution.gap)))
-        if solver is admm and solution.rho is not None:
-            step = {"step": Pace().after(solution, [], tol).step}
-    _warn_of_gap(largest_gap, tol, "in all fits", "in some")
-    return array_namespace(weights[0]).concat(weights)
+def _solve_exactly(problems: Problems, solver: Solver, tol: float, max_iter: int) -> tuple[Array, float]:
+    """Solve problems in double precision: weight tensors as rows (T, q), and the largest gap."""
+    solution = solver(problems, tol=tol, max_iter=max_iter, exact_ranks=False)
+    return _rows_without_dust(problems, solution, tol), float(array_namespace(solution.gap).max(solution.gap))
 
 
-def _solve_roughly(reading: Reading, data_fit: Squares, tol: float, pace: Pace) -> tuple[Array, Pace]:
-    """Solve all problems by ADMM in single precision, and in double those whose gap it does not prove: weights (S K, p)."""
-    spec = reading.spec
-    settings = reading.settings
-    xp = array_namespace(data_fit.ridge)
-    rough = data_fit.single()
-    n_targets = data_fit.cross.shape[0] // data_fit.n_problems
-    n_pilots = (pace.step is None) + (pace.first_check is None)
-    weights = []
-    for batch in _batches_of(data_fit, spec, settings, n_pilots):
-        batch_fit = _take(rough, batch)
-        solution, pace = _admm_in_single(batch_fit, spec, settings, tol, pace)
-        problems, _ = state_problems(batch_fit, spec, settings)
-        W = as_dtype(_rows_without_dust(problems, solution, tol), data_fit.ridge.dtype)
-        # In double precision: what is rounded to the tolerance of single precision can be above it.
-        is_open = as_dtype(solution.gap, data_fit.ridge.dtype) > tol
-        if bool(xp.any(is_open)):
-            index = xp.nonzero(is_open)[0]
-            exact = _solve_exactly(reading, data_fit.take(index + batch.start), tol)
-            W = _with_rows_replaced(W, xp.nonzero(xp.repeat(is_open, n_targets))[0], exact)
-        weights.append(W)
-    return xp.concat(weights), pace
+def _solve_roughly(problems: Problems, solver: Solver, tol: float, max_iter: int) -> tuple[Array, float]:
+    """Solve problems in single precision, and in double those whose gap it does not prove; return what these return."""
+    xp = array_namespace(problems.alpha)
+    precision = problems.alpha.dtype
+    fit: Any = problems.fit.single()  # type: ignore[attr-defined]
+    alpha, scale = (as_dtype(numbers, fit.ridge.dtype) for numbers in (problems.alpha, problems.scale))
+    rough = replace(problems, fit=fit, alpha=alpha, scale=scale)
+    solution = admm(rough, tol=tol, max_iter=_SINGLE_MAX_ITER, exact_ranks=False, check_every=_SINGLE_CHECK_EVERY)
+    rows = as_dtype(_rows_without_dust(rough, solution, tol), precision)
+    # In double precision: what is rounded to the tolerance of single precision can be above it.
+    unproven = xp.nonzero(as_dtype(solution.gap, precision) > tol)[0]
+    if unproven.shape[0] == 0:
+        return rows, tol
+    exact_rows, gap = _solve_exactly(problems.take(unproven), solver, tol, max_iter)
+    return _with_rows_replaced(rows, solution.tensors_of(unproven), exact_rows), gap
 
 
-def _admm_in_single(data_fit: Squares, spec: Spec, settings: Settings, tol: float, pace: Pace) -> tuple[Solution, Pace]:
-    """Solve problems in single precision, at a pace; return what further solves may begin with, too."""
-    problems, _ = state_problems(data_fit, spec, settings)
-    gaps: list[Array] = []
-    solution = admm(
-        problems,
-        tol=tol,
-        max_iter=_SINGLE_MAX_ITER,
-        merge=True,
-        exact_ranks=False,
-        on_iteration=lambda so_far: gaps.append(so_far.gap),
-        **pace.options(),
-    )
-    return solution, pace.after(solution, gaps, tol)
+def _rows_without_dust(problems: Problems, solution: Solution, tol: float) -> Array:
+    """Return weight tensors as rows (T, q), zero where they gain no more than the gap and their split says that they are zero.
 
-
-def _batches_of(data_fit: DataFit, spec: Spec, settings: Settings, n_pilots: int) -> Iterator[slice]:
-    """Cut the problems of a data fit into batches; where there are many, the first ones are small."""
-    count = data_fit.n_problems
-    start = 0
-    for _ in range(n_pilots if count > 4 * _PILOT else 0):
-        yield slice(start, start + _PILOT)
-        start += _PILOT
-    for batch in batches(count - start, data_fit.n_features * (spec.n_targets if settings.target_mode else 1)):
-        yield slice(start + batch.start, start + batch.stop)
-
-
-def _take(data_fit: Any, batch: slice) -> Any:
-    """Keep the problems of a batch."""
-    if batch == slice(0, data_fit.n_problems):
-        return data_fit
-    xp = array_namespace(data_fit.ridge)
-    return data_fit.take(xp.arange(batch.start, batch.stop, device=device(data_fit.ridge)))
+    What such weights are is rounding, but a score of ranks, such as an area under a curve, would see it.
+    """
+    xp = array_namespace(solution.W)
+    rows = xp.reshape(solution.W, (solution.W.shape[0], -1))
+    gain_little = xp.nonzero(problems.scale - solution.objective <= tol * problems.scale)[0]
+    if gain_little.shape[0] == 0:
+        return rows
+    few = solution.take(gain_little)
+    tidy = problems.take(gain_little).penalty.tidy(few.W, few.split)
+    has_weights = xp.any(xp.reshape(tidy, (tidy.shape[0], -1)) != 0, axis=1)
+    tensors = solution.tensors_of(gain_little)
+    return _with_rows_replaced(rows, tensors, rows[tensors, :] * as_dtype(has_weights, rows.dtype)[:, None])
 
 
 def _with_rows_replaced(rows: Array, index: Array, values: Array) -> Array:
@@ -258,28 +183,6 @@ def _with_rows_replaced(rows: Array, index: Array, values: Array) -> Array:
     place = np.arange(rows.shape[0])
     place[to_numpy(index)] = rows.shape[0] + np.arange(index.shape[0])
     return xp.take(xp.concat([rows, values]), move_to(place, rows), axis=0)
-
-
-def _rows_without_dust(problems: Problems, solution: Solution, tol: float) -> Array:
-    """Return weights as rows (S K, p), zero where they gain no more than the gap and their split says that they are zero.
-
-    What such weights are is rounding, but a score of ranks, such as an area under a curve, would see it.
-    """
-    xp = array_namespace(solution.W)
-    gain = problems.scale - solution.objective
-    rows = xp.reshape(solution.W, (-1, problems.fit.n_features))
-    parts = solution.split.parts if isinstance(solution.split.parts, tuple) else (solution.split.parts,)
-    is_empty = [~xp.all(xp.any(part != 0, axis=tuple(range(2, part.ndim))), axis=0) for part in parts]
-    has_empty = xp.any(xp.reshape(xp.any(xp.stack(is_empty), axis=0), (gain.shape[0], -1)), axis=1)
-    candidates = xp.nonzero(has_empty & (gain <= tol * problems.scale))[0]
-    if candidates.shape[0] == 0:
-        return rows
-    tensors = solution.tensors_of(candidates)
-    tidy = problems.take(candidates).penalty.tidy(xp.take(solution.W, tensors, axis=0), solution.split.take(tensors))
-    factors = np.ones(solution.W.shape[0])
-    factors[to_numpy(tensors)] = np.any(to_numpy(tidy), axis=tuple(range(1, tidy.ndim)))
-    factors = move_to(factors.reshape(-1, *(1,) * (tidy.ndim - 1)), solution.W, solution.W.dtype)
-    return xp.reshape(solution.W * factors, rows.shape)
 
 
 def _warn_of_gap(gap: float, tol: float, everywhere: str, somewhere: str) -> None:

@@ -19,9 +19,6 @@ Update = Callable[[Array, Array], Array]  # from W and the pull of the penalty t
 
 _RELAX = 1.6  # over-relaxation
 _REVIEW_EVERY = 10  # iterations before the step is looked at
-_SHARE = (
-    0.8  # where the step is known, weights start at this share of ridge regression: measured on many sets of targets
-)
 _LEAST_STEP = 1e-12  # times the mean eigenvalue: a smaller shift is lost in the rounding of the system
 
 
@@ -35,9 +32,6 @@ def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
     exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
     check_every: int | None = CHECK_EVERY,
-    first_check: int | None = None,
-    step: float | None = None,
-    merge: bool = False,
 ) -> Solution:
     """Solve a batch of problems by ADMM: one linear solve, and one proximal point for each term, an iteration.
 
@@ -51,30 +45,23 @@ def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
     exact_ranks : whether to go on, some iterations at most, until the weights have the exact ranks of their split
     on_iteration : called with the solution so far whenever a certificate was computed
     check_every : iterations between certificates, which cost about one iteration; None is max_iter of them, and no certificate
-    first_check : iterations before the first certificate, where it is known how many problems like these take
-    step : rho to begin with, where problems like these have ended with it; else it is guessed. Without a ``start`` it then begins
-        near ridge regression with this step, which saves about two iterations
-    merge : whether to certify what the parts agree on instead of W, and not W = 0: better in the first iterations, where W still
-        has all ranks
     """
     xp = array_namespace(problems.alpha)
     operator = problems.fit.operator
     is_proven = check_every is not None
     check_every = check_every or max_iter
-    solution = _first_solution(problems, start, is_proven=is_proven, merge=merge)
+    solution = _first_solution(problems, start, is_proven=is_proven)
     # Not asked for where nothing was proven: to ask a device costs more than an iteration.
     if (is_proven or start is None) and bool(xp.all(solution.gap <= tol)):
         return solution
     W, split = solution.W, solution.split
-    rho = _first_rho(problems, solution.rho, step)
+    rho = _first_rho(problems, solution.rho)
     solve: Rows | None = problems.fit.shifted_solver(rho)  # factored anew only where the step changes
     update: Update | None = None
-    if step is not None and start is None:
-        split = _near_ridge(problems, rho, solution, problems.fit.updater(rho, solve))
     finish = Finish(tol, exact_ranks)
     mixing = Mixing()
     iteration = 0
-    next_check = first_check or check_every
+    next_check = check_every
     next_review = _REVIEW_EVERY
     while True:
         block_start = W, split
@@ -100,9 +87,8 @@ def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
                 solve = update = None
         if iteration in (next_check, max_iter):
             next_check += check_every
-            point = _consensus(problems, W, split) if merge else W
             state = problems.certified if is_proven else problems.uncertified
-            solution, done = finish.judge(problems, state(point, split, iteration, rho))
+            solution, done = finish.judge(problems, state(W, split, iteration, rho))
             if on_iteration is not None:
                 on_iteration(solution)
             if iteration == max_iter or bool(xp.all(done)):
@@ -121,28 +107,22 @@ def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
         mixing, (W, split) = mixing.onward(block_start, (W, split), rho)
 
 
-def _first_solution(problems: Problems, start: Solution | None, *, is_proven: bool, merge: bool) -> Solution:
+def _first_solution(problems: Problems, start: Solution | None, *, is_proven: bool) -> Solution:
     """Return where to start from, with a certificate unless nobody asks for one."""
-    if start is not None:
-        state = problems.certified if is_proven else problems.uncertified
-        return state(start.W, start.split, 0, start.rho)
-    if not merge:
+    if start is None:
         return problems.zero()
-    xp = array_namespace(problems.alpha)
-    W = problems.tensors(xp.zeros_like(problems.fit.at_zero.gradient))
-    return problems.uncertified(W, problems.penalty.start(W), 0)
+    state = problems.certified if is_proven else problems.uncertified
+    return state(start.W, start.split, 0, start.rho)
 
 
-def _first_rho(problems: Problems, earlier: Array | None, step: float | None) -> Array:
-    """Return the steps (B,) to begin with: the one that was asked for, those of an earlier batch, or a guess.
+def _first_rho(problems: Problems, earlier: Array | None) -> Array:
+    """Return the steps (B,) to begin with: those of an earlier batch, or a guess.
 
     Steps of an earlier batch that are below the least useful one are ignored: its operator was of another size.
     """
     xp = array_namespace(problems.alpha)
     operator = problems.fit.operator
     least = _LEAST_STEP * operator.mean_eigenvalue
-    if step is not None:
-        return xp.full_like(problems.alpha, max(step, least))
     if earlier is not None and bool(xp.all(earlier >= least)):
         rho = earlier
     else:
@@ -187,28 +167,6 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     size = (problems.alpha / longest) * (unit[:, 0, 0] / xp.where(norm > 0, norm, ones))
     rho = xp.where(norm > 0, 0.9 * problems.penalty.force(problems.shape) * size, floor)
     return xp.where(rho > floor, rho, floor)
-
-
-def _near_ridge(problems: Problems, rho: Array, solution: Solution, update: Update) -> Split:
-    """Start from a share of ridge regression, ``(A + rho) W = -g``, with minus the gradient there as duals.
-
-    At ``share W`` these are ``-(1 - share) g + share rho W``.
-    """
-    level = repeated(rho, solution.W.shape[0])
-    strength = repeated(problems.alpha, solution.W.shape[0])
-    gradient = problems.fit.at_zero.gradient
-    zero = array_namespace(gradient).zeros_like(gradient)
-    ridge = update(zero, zero)
-    point = 2.0 * _SHARE * ridge - (1.0 - _SHARE) / repeated(rho, gradient.shape[0])[:, None] * gradient
-    return problems.penalty.push(solution.split, problems.tensors(point), strength, level, 1.0)
-
-
-def _consensus(problems: Problems, W: Array, split: Split) -> Array:
-    """Find the weights on which the parts of W agree: those that they would pull it to without duals."""
-    xp = array_namespace(W)
-    without_duals = Split(split.parts, split.map(xp.zeros_like).duals, split.parts)
-    ones = xp.ones_like(problems.alpha)
-    return problems.tensors(problems.penalty.pull(without_duals, repeated(ones, W.shape[0])))
 
 
 def _balanced(shares_shift: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
