@@ -175,7 +175,7 @@ def test_the_grid_of_ridges_goes_on_only_where_the_score_rises(problem):
     Z = X * np.where(rng.uniform(size=SHAPE) < 0.9, 1.0, 1e4)
     small = Z.reshape(90, -1)[:, np.std(Z.reshape(90, -1), axis=0) < 100][:, :5].sum(axis=1)
     assert ridge_path(split(Z, small, folds)).ridges[-1] == pytest.approx(
-        1e-3 * ridge_path(split(X, y, folds)).ridges[-1] * np.var(Z, axis=0).sum() / np.var(X, axis=0).sum(), rel=1e-6
+        1e-6 * ridge_path(split(X, y, folds)).ridges[-1] * np.var(Z, axis=0).sum() / np.var(X, axis=0).sum(), rel=1e-6
     )
 
 

@@ -59,9 +59,10 @@ def _views(text: str, time_axis: Any, shape: Sequence[int], modes: Any) -> Any:
     if text == "auto":
         return text
     from tracelearn.features import default_views, find_time_axis
+    from tracelearn.features.axes import read_long_mode
 
     axis = find_time_axis(tuple(shape), time_axis, modes)[0] if len(shape) > 1 else None
-    views = dict(default_views(axis))
+    views = dict(default_views(axis, read_long_mode(None, tuple(shape))))
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in views]
     refuse(

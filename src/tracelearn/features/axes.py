@@ -1,4 +1,4 @@
-"""Which mode of a sample is time, and modes that are named by a parameter."""
+"""Which mode of a sample is time or smooth, and modes that are named by a parameter."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, to_numpy, widest
 from tracelearn.errors import brief
 
-__all__ = ["find_time_axis", "read_modes", "read_time_axis", "times_and_channels"]
+__all__ = [
+    "find_smooth_mode",
+    "find_time_axis",
+    "neighbour_correlation",
+    "read_long_mode",
+    "read_modes",
+    "read_time_axis",
+    "times_and_channels",
+]
 
 _FEWEST_TIMES = 16
 _MOST_CHANNELS = 128
+
+# A mode is smooth where it has so many points, and where neighbours are correlated so much.
+_FEWEST_POINTS = 45  # three windows of a default filter
+_LEAST_CORRELATION = 0.8
+_SMOOTH_NAMES = ("wavelength", "wavenumber", "raman shift", "frequency", "time")
 
 
 def find_time_axis(
@@ -66,6 +82,71 @@ def times_and_channels(shape: tuple[int, ...], time_axis: Any) -> tuple[int, int
     """Count times and channels of samples for a search; both are zero where no mode can be time, or there is one mode."""
     time = find_time_axis(shape, time_axis)[0] if len(shape) > 1 else None
     return (0, 0) if time is None else (shape[time], math.prod(shape) // shape[time])
+
+
+def find_smooth_mode(T: Array, weight: Array, modes: Sequence[Any] | None = None) -> tuple[int | None, str]:
+    """Find the mode along which samples are smooth functions, as spectra are, and say why; None where there is none.
+
+    It has at least 45 points. A mode whose name says so (wavelength, wavenumber, Raman shift, frequency, time) is taken as it is;
+    of others the longest one is looked at, and is smooth where half of its neighbouring points are correlated by .8 or more.
+
+    Parameters
+    ----------
+    T : array of shape (n, I1, ..., IN)
+    weight : array of shape (n,)
+    modes : the modes of a sample, if they have names
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.features import find_smooth_mode
+    >>> noise = np.random.default_rng(0).normal(size=(50, 100))
+    >>> find_smooth_mode(noise, np.ones(50))[0], find_smooth_mode(np.cumsum(noise, axis=1), np.ones(50))[0]
+    (None, 0)
+    """
+    shape = tuple(T.shape[1:])
+    for mode, known in enumerate(modes or ()):
+        name = str(known.name).lower().replace("_", " ")
+        if shape[mode] >= _FEWEST_POINTS and any(word in name for word in _SMOOTH_NAMES):
+            return mode, f"mode {mode} is called {known.name}"
+    mode = read_long_mode(None, shape)
+    if shape[mode] < _FEWEST_POINTS:
+        return None, f"no mode of {shape} has {_FEWEST_POINTS} points"
+    correlation = neighbour_correlation(T, weight, mode)
+    reason = f"neighbours along mode {mode} are correlated by {correlation:.2f}"
+    return (mode if correlation >= _LEAST_CORRELATION else None), reason
+
+
+def neighbour_correlation(T: Array, weight: Array, mode: int) -> float:
+    """Find the median correlation, over samples of some weight, of entries that are neighbours along a mode.
+
+    Entries that do not vary are left out; zero where none varies.
+    """
+    xp = array_namespace(T)
+    Z = xp.moveaxis(as_dtype(T, widest(T)["dtype"]), mode + 1, -1)
+    share = as_dtype(weight / xp.sum(weight), Z.dtype)
+
+    def mean(values: Array) -> Array:
+        return xp.tensordot(share, values, axes=((0,), (0,)))
+
+    Z = Z - Z[:1, ...]  # about the first sample first, for what all have in common
+    Z = Z - mean(Z)
+    largest = float(xp.max(xp.abs(Z)))
+    if not 0.0 < largest < np.inf:
+        return 0.0
+    Z = Z / largest
+    products = to_numpy(mean(Z[..., 1:] * Z[..., :-1]))
+    deviations = np.sqrt(to_numpy(mean(Z**2)))
+    sizes = deviations[..., 1:] * deviations[..., :-1]
+    varies = sizes > 0
+    return float(np.median(products[varies] / sizes[varies])) if np.any(varies) else 0.0
+
+
+def read_long_mode(mode: int | None, shape: tuple[int, ...]) -> int:
+    """Read a mode that is named by its number; None is the longest one, of equal ones the last."""
+    if mode is not None:
+        return read_modes(mode, shape, "mode")[0]
+    return max(range(len(shape)), key=lambda axis: (shape[axis], axis))
 
 
 def read_modes(modes: Any, shape: tuple[int, ...], name: str) -> tuple[int, ...]:

@@ -6,7 +6,9 @@ from tracelearn.features.base import TensorTransformer
 from tracelearn.features.convolutions import Convolutions
 from tracelearn.features.lengths import Lengths
 from tracelearn.features.logarithm import Logarithm
+from tracelearn.features.savitzky_golay import SavitzkyGolay
 from tracelearn.features.scaler import TensorStandardScaler
+from tracelearn.features.scatter import ScatterCorrection
 from tracelearn.features.second_order import SecondOrder
 from tracelearn.features.similarities import Similarities
 from tracelearn.features.whitening import ModeWhitener
@@ -17,12 +19,15 @@ _SHARE_OF_MEANS = 0.05  # where the level of a signal drifts, means over time wo
 _FEW_ENTRIES = 1344
 
 
-def default_views(time_axis: int | None, *, are_unequal: bool = False) -> list[tuple[str, TensorTransformer | None]]:
+def default_views(
+    time_axis: int | None, smooth_mode: int | None = None, *, are_unequal: bool = False
+) -> list[tuple[str, TensorTransformer | None]]:
     """List the views of a search, each with its name; None is the sample itself.
 
     Parameters
     ----------
     time_axis : the mode of a sample that is time, see ``find_time_axis``; None leaves out the views that need one
+    smooth_mode : the mode along which samples are smooth, see ``find_smooth_mode``; None leaves out the views that need one
     are_unequal : whether samples are of unequal length, so that the length itself is a view
 
     Examples
@@ -37,6 +42,15 @@ def default_views(time_axis: int | None, *, are_unequal: bool = False) -> list[t
         ("whitened", ModeWhitener(power=-0.25)),
         ("whitened_fully", ModeWhitener()),
     ]
+    if smooth_mode is not None:
+        views += [
+            ("derivative", SavitzkyGolay(1, mode=smooth_mode, standardize=True)),
+            ("second_derivative", SavitzkyGolay(2, mode=smooth_mode, standardize=True)),
+            (
+                "derivative_corrected",
+                ScatterCorrection(transformer=SavitzkyGolay(1, mode=smooth_mode), mode=smooth_mode),
+            ),
+        ]
     similarities: list[tuple[str, TensorTransformer | None]] = [
         ("similarities", Similarities(kernel="gaussian", standardize=False)),
         ("similarities_standardized", Similarities()),

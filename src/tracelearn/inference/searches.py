@@ -152,7 +152,7 @@ class _Sets:
 def _best_ridge(sets: _Sets) -> tuple[Array, Array]:
     """Choose a ridge for each set; return what selects there, and the held-out score, both (S,).
 
-    The smaller ridges are for sets for which what selects still rises at the end of the others.
+    Smaller ridges are for sets for which what selects still rises at the end of the others.
     """
     split = sets.split
 
@@ -164,13 +164,17 @@ def _best_ridge(sets: _Sets) -> tuple[Array, Array]:
     selecting, scores = judged(RIDGES)
     values, best = _largest(selecting, 0)
     chosen = _at(scores, best)
-    rises = best >= len(RIDGES) - 2
-    if np.any(rises):
-        smaller_selecting, smaller_scores = judged(SMALLER_RIDGES)
-        more_values, best = _largest(np.concatenate([selecting, smaller_selecting]), 0)
-        more_chosen = _at(np.concatenate([scores, smaller_scores]), best)
+    for smaller in SMALLER_RIDGES:
+        rises = best >= len(selecting) - 2
+        if not np.any(rises):
+            break
+        smaller_selecting, smaller_scores = judged(smaller)
+        selecting = np.concatenate([selecting, smaller_selecting])
+        scores = np.concatenate([scores, smaller_scores])
+        more_values, more_best = _largest(selecting, 0)
         values = np.where(rises, more_values, values)
-        chosen = np.where(rises, more_chosen, chosen)
+        best = np.where(rises, more_best, best)
+        chosen = np.where(rises, _at(scores, best), chosen)
     return values, chosen
 
 

@@ -17,6 +17,7 @@ from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.search.alignment import align_samples
 from tracelearn.search.calibration import Calibration, calibrate
 from tracelearn.search.events import Event, Report
+from tracelearn.search.folds import corrected_error
 from tracelearn.search.paths import Path, logistic_is_quick, logistic_path, read_alphas, ridge_path, trace_path
 from tracelearn.search.screening import Screening, screen
 from tracelearn.search.softmax import (
@@ -390,6 +391,16 @@ def _is_evident(gain: Array) -> bool:
     return bool(gain.mean() > _EVIDENCE * error)
 
 
+def _may_be_luck(path: Path, split: SplitSamples) -> bool:
+    """Tell whether the variance of numbers that the best point of a path explains is below half of its standard error.
+
+    What a fold explains is measured in the variance of all targets: that of the few which it holds out may be near zero.
+    """
+    explained = np.array([np.mean(path.outcomes[path.best, test]) for _, test in split.folds.splits])
+    error = float(corrected_error(explained, split.folds.ratio))
+    return bool(split.fold_weights @ explained < 0.5 * error)
+
+
 def _choice_of(task: Task, searched_task: Task, search: _Search) -> Choice:
     """Choose a point of the path of an answer, scale its strengths for all samples, and calibrate its scores."""
     answer = search.answer
@@ -397,8 +408,8 @@ def _choice_of(task: Task, searched_task: Task, search: _Search) -> Choice:
     targets = task.targets
     point = path.best
     # One of several views predicts numbers a little by chance: a score that folds do not confirm gets the simpler model.
-    may_be_luck = bool(search.screening.shares) and not targets.are_classes and targets.scorer is None
-    if task.rules.one_standard_error or (may_be_luck and path.means[point] < 0.5 * path.errors[point]):
+    is_in_doubt = bool(search.screening.shares) and not targets.are_classes and targets.scorer is None
+    if task.rules.one_standard_error or (is_in_doubt and _may_be_luck(path, answer.tried.split_blend.split)):
         point = path.simplest_within_error()
     # Where drawn samples chose for all: optimal strengths fall at least as the root of the number of samples.
     ratio = math.sqrt(searched_task.n_samples / task.n_samples)

@@ -26,7 +26,7 @@ from tracelearn.estimators.base import TensorInput
 from tracelearn.estimators.prediction import apply_to_samples
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
-from tracelearn.features import PerGroup, ResampleTime, SecondOrder
+from tracelearn.features import PerGroup, ResampleTime, SecondOrder, find_smooth_mode
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.per_group import fit_to_group, in_order, rows_together, samples_by_group, take_samples
 from tracelearn.features.second_order import SpatialFilters
@@ -305,17 +305,19 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         if data.resampler is not None and data.resampler.has_seen_several_lengths:
             is_unequal = True
             time_axis = None if time_axis is None else data.resampler.time_axis_
+        smooth_mode, reason_of_smooth = find_smooth_mode(data.searched.tensors, data.searched.weight, data.spec.modes)
         candidates, reason = read_views(
             self.views,
             data.spec.sample_shape if given is None else tuple(given.shape[1:]),
             rows.shape[0],
             positive=positive,
             time_axis=time_axis,
+            smooth_mode=smooth_mode,
             modes=data.spec.modes,
             are_unequal=is_unequal,
         )
         say = reporter(type(self).__name__, self.verbose)
-        say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason})", 1)
+        say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason}; {reason_of_smooth})", 1)
         return tuple(candidates)
 
     def _alignments(self, data: SearchData, groups: Array | None, folds: Folds) -> tuple[tuple[Candidate, ...], str]:

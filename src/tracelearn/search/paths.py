@@ -37,9 +37,10 @@ __all__ = [
     "trace_path",
 ]
 
-# Ridges that are tried, as shares of the total variance of the features; the smaller ones only where the path still rises.
+# Ridges that are tried, as shares of the total variance of the features; smaller ones only where the path still rises, down to
+# where rounding decides.
 RIDGES = np.geomspace(1.0, 1e-6, 13)
-SMALLER_RIDGES = np.geomspace(1e-6, 1e-9, 7)[1:]
+SMALLER_RIDGES = (np.geomspace(1e-6, 1e-9, 7)[1:], np.geomspace(1e-9, 1e-12, 7)[1:])
 _RISE = 1e-3  # of the range of what selects: such a last step is a path that rises
 _LOGISTIC_RIDGES = np.geomspace(1e-2, 1e-6, 5)
 
@@ -259,8 +260,8 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
     split : SplitSamples
         Of a loss that has moments.
     ridges : array of shape (A,), default=None
-        Decreasing shares of the total variance of the features. None is a grid down to 1e-6, or to 1e-9 where what selects
-        still rises there.
+        Decreasing shares of the total variance of the features. None is a grid down to 1e-6, which is extended to 1e-9 and
+        1e-12 as long as what selects still rises at its end.
     """
     leave_out = _LeaveOut.of(split)
     grid = RIDGES if ridges is None else ridges
@@ -270,11 +271,22 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
         return _ridge_models(split, grid[point : point + 1], leave_out)
 
     path = _path(split, "ridge", 0.0 * grid, grid, judgement, solve)
-    if ridges is not None or np.diff(path.selecting)[-1] <= _RISE * np.ptp(path.selecting):
-        return path
-    smaller = _judged_ridges(split, SMALLER_RIDGES, leave_out)
-    grid = np.concatenate([grid, SMALLER_RIDGES])
-    return _path(split, "ridge", 0.0 * grid, grid, _joined([judgement, smaller]), solve)
+    for smaller in SMALLER_RIDGES if ridges is None else ():
+        if not still_rises(path.selecting):
+            break
+        judgement = _joined([judgement, _judged_ridges(split, smaller, leave_out)])
+        grid = np.concatenate([grid, smaller])
+        path = _path(split, "ridge", 0.0 * grid, grid, judgement, solve)
+    return path
+
+
+def still_rises(selecting: Array) -> bool:
+    """Tell whether what selects along a path (A,) rises at its end, by a share of its range.
+
+    Models that are far worse than none say nothing about how much there is to gain: a range above one, the share of the variance
+    that a perfect model explains, counts as one.
+    """
+    return bool(selecting[-1] - selecting[-2] > _RISE * min(1.0, float(np.ptp(selecting))))
 
 
 def _judged_ridges(split: SplitSamples, ridges: Array, leave_out: _LeaveOut | None) -> Judgement:

@@ -72,6 +72,7 @@ def views_that_suit(
     *,
     positive: bool = False,
     time_axis: Any = "auto",
+    smooth_mode: int | None = None,
     modes: Any = None,
     are_unequal: bool = False,
 ) -> tuple[list[tuple[str, Any]], str]:
@@ -86,7 +87,7 @@ def views_that_suit(
     axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
     pairs = [
         (name, transformer)
-        for name, transformer in default_views(axis, are_unequal=are_unequal)
+        for name, transformer in default_views(axis, smooth_mode, are_unequal=are_unequal)
         if transformer is None or transformer.suits(shape, n_samples, positive)
     ]
     return pairs, reason
@@ -108,6 +109,7 @@ def read_views(
     *,
     positive: bool = False,
     time_axis: Any = "auto",
+    smooth_mode: int | None = None,
     modes: Any = None,
     are_unequal: bool = False,
 ) -> tuple[list[Candidate], str]:
@@ -121,7 +123,13 @@ def read_views(
     """
     if isinstance(views, str) and views == "auto":
         pairs, reason = views_that_suit(
-            shape, n_samples, positive=positive, time_axis=time_axis, modes=modes, are_unequal=are_unequal
+            shape,
+            n_samples,
+            positive=positive,
+            time_axis=time_axis,
+            smooth_mode=smooth_mode,
+            modes=modes,
+            are_unequal=are_unequal,
         )
     else:
         pairs = named_transformers(views, "views")

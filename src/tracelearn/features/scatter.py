@@ -1,0 +1,155 @@
+"""ScatterCorrection: samples of one offset and one size each."""
+
+from __future__ import annotations
+
+import copy
+from numbers import Integral
+from typing import Any
+
+from sklearn.base import clone
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
+from tracelearn.features.axes import read_long_mode
+from tracelearn.features.base import TensorTransformer
+from tracelearn.features.summaries import Summary, squares, summarise
+from tracelearn.features.training import TrainingSamples
+from tracelearn.samples.scikit_learn import StrOptions
+
+__all__ = ["ScatterCorrection"]
+
+_ROUNDING = 1e-12  # of the size of points: a standard deviation that is no larger is none
+
+
+class ScatterCorrection(TensorTransformer):
+    """Give every sample one offset and one size along a mode, as spectra have that were scattered alike.
+
+    Grains of different size and different lengths of the path of light multiply a spectrum and add to it, whatever it is made
+    of. "snv", the standard normal variate, subtracts the mean of each sample along the mode and divides by its standard
+    deviation. "msc", multiplicative scatter correction, fits each sample by an offset and a multiple of the mean training
+    sample, and undoes both. Samples of several modes are corrected in every fibre along the mode.
+
+    Parameters
+    ----------
+    method : "snv" or "msc", default="snv"
+    transformer : transformer of this package or None, default=None
+        What samples are transformed by before, such as ``SavitzkyGolay(derivative=1)``; it must keep the modes. Batches end
+        where all samples at once do if it learns nothing from them.
+    mode : int or None, default=None
+        The mode along which samples are corrected, counted from 0; None is the longest one.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
+
+    Attributes
+    ----------
+    mean_, var_ : arrays of the shape of a sample
+        Mean, with which "msc" compares, and variance of every entry, as ``transformer`` shows it.
+    transformers_ : list of the fitted transformer, or an empty list
+    n_samples_seen_ : int, or float with sample weights
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+        Number of entries of a sample.
+
+    Examples
+    --------
+    >>>     >>> from tracelearn import ScatterCorrection
+    >>> spectrum = np.sin(np.linspace(0, 3, 100))
+    >>> X = np.stack([spectrum, 2 * spectrum + 1, 0.5 * spectrum - 1])
+    >>> Z = ScatterCorrection().fit_transform(X)
+    >>> bool(np.allclose(Z[0], Z[1]) and np.allclose(Z[0], Z[2]))
+    True
+    """
+
+    mean_: Array
+    var_: Array
+    transformers_: list[TensorTransformer]
+
+    learns_in_one_pass = False
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "method": [StrOptions({"snv", "msc"})],
+        "transformer": [TensorTransformer, None],
+        "mode": [Integral, None],
+        "tensor_shape": ["array-like", None],
+    }
+
+    def __init__(
+        self, method: str = "snv", *, transformer: Any = None, mode: int | None = None, tensor_shape: Any = None
+    ) -> None:
+        self.method = method
+        self.transformer = transformer
+        self.mode = mode
+        self.tensor_shape = tensor_shape
+
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """See ``TensorTransformer``: some points to find a size by, of samples that suit the transformer inside."""
+        if shape[read_long_mode(self.mode, shape)] < 3:
+            return "samples have too few points to find their size"
+        return "" if self.transformer is None else self.transformer.why_not(shape, n_samples, positive)
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
+        """Fit the transformer inside, then summarise what it shows."""
+        if earlier is not None:
+            transformers = [copy.copy(view).fit_samples(samples, view) for view in earlier.transformers_]
+        elif self.transformer is None:
+            transformers = []
+        else:
+            unfitted = clone(self.transformer).set_params(tensor_shape=self.tensor_shape)
+            transformers = [unfitted.set_output(transform="default").fit_samples(samples)]
+        fitted = copy.copy(self)
+        fitted.publish({"transformers_": transformers})
+        summary = samples.total(fitted.summarise_tensors, self.numbers_per_sample)
+        return {"transformers_": transformers, **self.attributes_after(summary, samples.shape, earlier)}
+
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Sum entries and their squares, as the transformer inside shows them."""
+        return summarise(self._shown(as_dtype(T, widest(T)["dtype"])), weight, squares)
+
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return mean and variance of every entry."""
+        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
+
+    def past_summary(self) -> Summary:
+        """Return means and sums of squares of the samples so far."""
+        weight = float(self.n_samples_seen_)
+        return Summary(weight, self.mean_, [weight * self.var_], squares)
+
+    # --- applying ----------------------------------------------------------------------------------------------------
+
+    def transform_tensors(self, T: Array) -> Array:
+        """Subtract the offset of every fibre, and divide by its size."""
+        xp = array_namespace(T)
+        T = self._shown(T)
+        axis = 1 + read_long_mode(self.mode, tuple(T.shape[1:]))
+        _, size, variate = _normal_variate(T, axis)
+        if self.method == "snv":
+            return variate
+        level, size_of_reference, profile = _normal_variate(move_to(self.mean_, T, T.dtype)[None, ...], axis)
+        correlation = xp.mean(variate * profile, axis=axis, keepdims=True)
+        # Fibres that have nothing in common with the mean sample cannot be compared with it: they keep their size.
+        is_comparable = xp.abs(correlation) > _ROUNDING
+        safe = xp.where(is_comparable, correlation, xp.ones_like(correlation))
+        return level + variate * xp.where(is_comparable, size_of_reference / safe, size)
+
+    def _shown(self, T: Array) -> Array:
+        """Transform tensors by the transformer inside, if there is one."""
+        for view in self.transformers_:
+            T = view.transform_tensors(T)
+        return T
+
+
+def _normal_variate(T: Array, axis: int) -> tuple[Array, Array, Array]:
+    """Find the mean and the standard deviation of tensors along an axis, and the tensors less the one, divided by the other.
+
+    Fibres that are constant, to rounding, have the size one.
+    """
+    xp = array_namespace(T)
+    mean = xp.mean(T, axis=axis, keepdims=True)
+    deviation = T - mean
+    largest = xp.max(xp.abs(deviation), axis=axis, keepdims=True)
+    varies = largest > _ROUNDING * xp.abs(mean)
+    largest = xp.where(varies, largest, xp.ones_like(largest))
+    spread = xp.sqrt(xp.mean((deviation / largest) ** 2, axis=axis, keepdims=True))  # squares of large numbers overflow
+    size = xp.where(varies, largest * spread, xp.ones_like(spread))
+    return mean, size, deviation / size
