@@ -33,11 +33,13 @@ from tracelearn.solvers import SOLVERS, Solver
 
 __all__ = [
     "Fitted",
+    "Prepared",
     "Settings",
     "WarmStart",
     "ZeroWeightsWarning",
     "fit_linear",
     "loss_named",
+    "prepare",
     "reporter",
     "state_problems",
     "visible_log",
@@ -143,11 +145,10 @@ class Fitted:
 
 
 def fit_linear(
-    data: Samples | Moments,
+    data: Samples | Moments | Prepared,
     spec: Spec,
     settings: Settings,
     *,
-    data_fit: DataFit | None = None,
     start: WarmStart | None = None,
     report: Report | None = None,
 ) -> Fitted:
@@ -155,22 +156,19 @@ def fit_linear(
 
     Parameters
     ----------
-    data : checked samples, or their moments, in which confounds are features after those of the samples
+    data : checked samples; or their moments, in which confounds are features after those of the samples; or what ``prepare`` made
+        of either
     spec : what is known of the samples
-    data_fit : the data fit of these samples, if it was built before
     start : a solution of a neighbouring problem to start from
     report : takes what there is to say, with a level of verbosity
     """
     report = report or _say_nothing
-    if isinstance(data, Moments):
-        parts = _from_moments(data, spec, settings)
-    else:
-        parts = _from_samples(data, spec, settings, data_fit, report)
-    problems, solver = state_problems(parts.data_fit, spec, settings)
+    prepared = data if isinstance(data, Prepared) else prepare(data, spec, settings, report=report)
+    problems, solver = state_problems(prepared.data_fit, spec, settings)
     loss = settings.loss_of(spec)
     if start is not None and not start.suits(problems, loss, spec.n_targets):
         start = None
-    if settings.solver == "auto" and parts.data_fit.solvers.best == "subspaces":
+    if settings.solver == "auto" and prepared.data_fit.solvers.best == "subspaces":
         report(
             "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
             if problems.penalty.is_invariant
@@ -191,23 +189,23 @@ def fit_linear(
         start=None if start is None else start.solution,
         on_iteration=watch,
     )
-    solution, rounded = _in_precision_of_samples(problems, solution, parts.scales, spec, settings.tol)
+    solution, rounded = _in_precision_of_samples(problems, solution, prepared.scales, spec, settings.tol)
     xp = array_namespace(solution.W)
     W = xp.reshape(solution.W, (-1, spec.n_features))
     gap = float(xp.max(solution.gap))
     report(f"relative duality gap {gap:.1e} after {solution.n_iter} iterations", 1)
     # W is for samples divided by scales: <W, x / scales> = <W / scales, x>.
-    rows = W if parts.scales is None else W / parts.scales
-    intercept = parts.data_fit.intercept(W) if settings.fit_intercept else xp.zeros_like(W[:, 0])
+    rows = W if prepared.scales is None else W / prepared.scales
+    intercept = prepared.data_fit.intercept(W) if settings.fit_intercept else xp.zeros_like(W[:, 0])
     confound_coef = None
-    if parts.regression is not None:  # scores are linear in a sample and its confounds
-        confound_coef = parts.regression.weights(rows)
-        intercept = intercept - confound_coef @ parts.regression.centre
+    if prepared.regression is not None:  # scores are linear in a sample and its confounds
+        confound_coef = prepared.regression.weights(rows)
+        intercept = intercept - confound_coef @ prepared.regression.centre
     return Fitted(
         coef=xp.reshape(rounded, (-1, *spec.sample_shape)),
         intercept=intercept,
         confound_coef=confound_coef,
-        patterns=xp.reshape(_narrowed(parts.covariance_times(rows), spec.dtype), (-1, *spec.sample_shape)),
+        patterns=xp.reshape(_narrowed(prepared.covariance_times(rows), spec.dtype), (-1, *spec.sample_shape)),
         alpha=problems.alpha,
         objective=float(xp.sum(solution.objective)),
         gap=gap,
@@ -242,10 +240,11 @@ def state_problems(data_fit: DataFit, spec: Spec, settings: Settings) -> tuple[P
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
+class Prepared:
     """The data fit of samples, confounds regressed out and scales divided by, and what turns its weights into those of samples.
 
-    ``covariance_times`` multiplies rows (K, p) with the covariance of the samples, without what confounds explain.
+    It depends on no alpha, penalty or solver, so that a path prepares its samples once. ``covariance_times`` multiplies rows
+    (K, p) with the covariance of the samples, without what confounds explain.
     """
 
     data_fit: DataFit
@@ -254,7 +253,16 @@ class _Parts:
     regression: Regression | None
 
 
-def _from_moments(moments: Moments, spec: Spec, settings: Settings) -> _Parts:
+def prepare(
+    data: Samples | Moments, spec: Spec, settings: Settings, *, spectral: bool = False, report: Report | None = None
+) -> Prepared:
+    """Build the data fit of samples, or of their moments; with ``spectral`` for many values of alpha."""
+    if isinstance(data, Moments):
+        return _from_moments(data, spec, settings, spectral=spectral)
+    return _from_samples(data, spec, settings, spectral=spectral, report=report or _say_nothing)
+
+
+def _from_moments(moments: Moments, spec: Spec, settings: Settings, *, spectral: bool) -> Prepared:
     """Build the data fit of moments."""
     xp = array_namespace(moments.gram)
     p = spec.n_features
@@ -268,12 +276,12 @@ def _from_moments(moments: Moments, spec: Spec, settings: Settings) -> _Parts:
         scales = mode_scales(xp.linalg.diagonal(moments.gram) / moments.weight, spec.sample_shape)
         scaled = moments.rescaled(scales)
     scaled = scaled if settings.fit_intercept else scaled.uncentred()
-    data_fit = Squares.of(scaled, ridge=settings.ridge, joint=settings.target_mode)
-    return _Parts(data_fit, lambda rows: rows @ moments.gram / moments.weight, scales, regression)
+    data_fit = Squares.of(scaled, ridge=settings.ridge, joint=settings.target_mode, spectral=spectral)
+    return Prepared(data_fit, lambda rows: rows @ moments.gram / moments.weight, scales, regression)
 
 
-def _from_samples(samples: Samples, spec: Spec, settings: Settings, data_fit: DataFit | None, report: Report) -> _Parts:
-    """Build the data fit of samples in the form that suits them, unless ``data_fit`` is it."""
+def _from_samples(samples: Samples, spec: Spec, settings: Settings, *, spectral: bool, report: Report) -> Prepared:
+    """Build the data fit of samples in the form that suits them."""
     loss = settings.loss_of(spec)
     form = choose_form(samples, loss)
     report(form.reason, 1)
@@ -282,18 +290,23 @@ def _from_samples(samples: Samples, spec: Spec, settings: Settings, data_fit: Da
             "Expected dense samples with scaling='modes', got a sparse matrix, whose zeros would say nothing of scale: use "
             "scaling=None, and scale the columns before."
         )
-    if data_fit is None and form.uses_moments:
-        return _from_moments(samples.moments(), spec, settings)
+    if form.uses_moments:
+        return _from_moments(samples.moments(), spec, settings, spectral=spectral)
     samples = form.prepared(samples).checked()
     regression = None
     if samples.n_confounds:
         regression = samples.regression(centre=settings.fit_intercept)
         samples = samples.residual(regression)
     scales = samples.mode_scales() if settings.scaling else None
-    if data_fit is None:
-        options = {"joint": settings.target_mode, "fit_intercept": settings.fit_intercept}
-        data_fit = form.data_fit(samples.rescaled(scales), loss, ridge=settings.ridge, **options)
-    return _Parts(data_fit, samples.covariance_times, scales, regression)
+    data_fit = form.data_fit(
+        samples.rescaled(scales),
+        loss,
+        ridge=settings.ridge,
+        joint=settings.target_mode,
+        fit_intercept=settings.fit_intercept,
+        spectral=spectral,
+    )
+    return Prepared(data_fit, samples.covariance_times, scales, regression)
 
 
 def _in_precision_of_samples(

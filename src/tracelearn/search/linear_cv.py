@@ -22,10 +22,8 @@ from tracelearn.estimators.base import LinearModel, TraceNormModel, reader_of
 from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
 from tracelearn.estimators.regressor import PredictsNumbers, TraceNormRegressor
 from tracelearn.estimators.weights import as_tensors, ranks_of
-from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporter, warn_of_fit
-from tracelearn.moments import Moments
+from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, prepare, reporter, warn_of_fit
 from tracelearn.penalties import as_penalty, is_overlapped
-from tracelearn.problems.forms import choose_form
 from tracelearn.samples.checks import learning, read_groups
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples, as_raw
@@ -119,7 +117,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
         self.max_iter = max_iter
         self.verbose = verbose
 
-    _training: Samples | Moments | None = None  # for the path on all samples, until that is asked for
+    _training: Samples | None = None  # for the path on all samples, until that is asked for
     _path_fits: tuple[Fitted, ...] | None = None
 
     # --- learning ----------------------------------------------------------------------------------------------------
@@ -313,23 +311,9 @@ class LinearCV(RoutesToSplitter, LinearModel):
         return state
 
 
-def _fit_path(samples: Samples | Moments, spec: Spec, settings: list[Settings]) -> tuple[Fitted, ...]:
+def _fit_path(samples: Samples, spec: Spec, settings: list[Settings]) -> tuple[Fitted, ...]:
     """Fit decreasing alphas to all samples, each from the solution of the one before."""
-    data = samples
-    data_fit = None
-    first = settings[0]
-    if isinstance(samples, Samples):
-        loss = first.loss_of(spec)
-        form = choose_form(samples, loss)
-        if form.uses_moments:
-            data = samples.moments()
-        elif first.scaling is None and not samples.n_confounds:
-            options: dict[str, Any] = {
-                "ridge": first.ridge,
-                "joint": first.target_mode,
-                "fit_intercept": first.fit_intercept,
-            }
-            data_fit = form.data_fit(samples, loss, **options, spectral=True)
+    prepared = prepare(samples, spec, settings[0], spectral=True)
     fits: list[Fitted] = []
     for setting in settings:
         start = fits[-1].warm_start if fits else None
@@ -337,7 +321,7 @@ def _fit_path(samples: Samples | Moments, spec: Spec, settings: list[Settings]) 
             # Forces, and so the step, scale with alpha.
             step = start.solution.rho * (setting.alpha / settings[len(fits) - 1].alpha)
             start = replace(start, solution=replace(start.solution, rho=step))
-        fits.append(fit_linear(data, spec, setting, data_fit=data_fit, start=start))
+        fits.append(fit_linear(prepared, spec, setting, start=start))
     return tuple(replace(fitted, warm_start=None) for fitted in fits)
 
 
