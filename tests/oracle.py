@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["centred", "matricize", "minimise", "minimise_loss", "norm_of", "nuclear", "spectral"]
+__all__ = ["centred", "matricize", "minimise", "minimise_loss", "norm_of", "norm_of_atom", "nuclear", "spectral"]
 
 ACCURACY = {name: 1e-9 for name in ("tol_gap_abs", "tol_gap_rel", "tol_feas")}
 
@@ -30,15 +30,44 @@ def centred(X, y):
     return x - x.mean(axis=0), y - y.mean(axis=0)
 
 
+# Every atom by its name, of a matrix whose rows are the slices of its mode, or for an atom without a mode one row of all
+# entries: its norm and its dual norm in NumPy, and its norm as cvxpy is told it (given cvxpy and a variable).
+_ATOMS = {
+    "nuclear": (
+        lambda M: np.linalg.svd(M, compute_uv=False).sum(),
+        lambda M: np.linalg.svd(M, compute_uv=False)[0],
+        lambda cp, M: cp.normNuc(M),
+    ),
+    "l1": (
+        lambda M: np.abs(M).sum(),
+        lambda M: np.abs(M).max(),
+        lambda cp, M: cp.sum(cp.abs(M)),
+    ),
+    "group_l2": (
+        lambda M: np.linalg.norm(M, axis=1).sum(),
+        lambda M: np.linalg.norm(M, axis=1).max(),
+        lambda cp, M: cp.sum(cp.norm(M, 2, axis=1)),
+    ),
+}
+
+
+def _rows(T, atom):
+    """Lay a tensor out as the matrix that ``_ATOMS`` are told of."""
+    return matricize(T, atom.mode) if hasattr(atom, "mode") else T.reshape(1, -1)
+
+
+def norm_of_atom(atom, T, *, dual=False):
+    """Evaluate the norm of a tensor, or the dual norm."""
+    norm, dual_norm, _ = _ATOMS[atom.name]
+    return (dual_norm if dual else norm)(_rows(T, atom))
+
+
 def _atom(atom, w, shape):
     """Write the norm of an atom of a flat variable of a shape."""
     import cvxpy as cp
 
-    if atom.name == "l1":
-        return cp.norm1(w)
-    rows = matricize(np.arange(int(np.prod(shape))).reshape(shape), atom.mode)
-    M = cp.reshape(w[rows.ravel()], rows.shape, order="C")
-    return {"nuclear": cp.normNuc, "group_l2": lambda M: cp.sum(cp.norm(M, 2, axis=1))}[atom.name](M)
+    rows = _rows(np.arange(int(np.prod(shape))).reshape(shape), atom)
+    return _ATOMS[atom.name][2](cp, cp.reshape(w[rows.ravel()], rows.shape, order="C"))
 
 
 def norm_of(penalty, w, shape, problem=0):
@@ -73,6 +102,18 @@ def minimise(A, b, alpha, shape, penalty, *, ridge=0.0, problem=0):
     return float(value), np.asarray(w.value).reshape(shape)
 
 
+# Every separable loss by its name, as cvxpy is told it: given cvxpy, targets and scores of one column.
+_LOSSES = {
+    "squared_error": lambda cp, y, z: cp.square(y - z),
+    "huber": lambda cp, y, z: cp.huber(y - z, 1.35),
+    "squared_hinge": lambda cp, y, z: cp.square(cp.pos(1 - cp.multiply(y, z))),
+    "log_loss": lambda cp, y, z: cp.logistic(-cp.multiply(y, z)),
+    "poisson": lambda cp, y, z: (
+        cp.exp(z) - cp.multiply(y, z) + np.where(y > 0, y * np.log(np.where(y > 0, y, 1.0)), 0.0) - y
+    ),
+}
+
+
 def _losses(name, Y, Z):
     """Write the loss of each sample, given targets (n, K) and a list of K columns of scores."""
     import cvxpy as cp
@@ -80,16 +121,7 @@ def _losses(name, Y, Z):
     if name == "multinomial":
         scores = cp.vstack(Z).T
         return cp.log_sum_exp(scores, axis=1) - cp.sum(cp.multiply(Y, scores), axis=1)
-    one = {
-        "squared_error": lambda y, z: cp.square(y - z),
-        "huber": lambda y, z: cp.huber(y - z, 1.35),
-        "squared_hinge": lambda y, z: cp.square(cp.pos(1 - cp.multiply(y, z))),
-        "log_loss": lambda y, z: cp.logistic(-cp.multiply(y, z)),
-        "poisson": lambda y, z: (
-            cp.exp(z) - cp.multiply(y, z) + np.where(y > 0, y * np.log(np.where(y > 0, y, 1.0)), 0.0) - y
-        ),
-    }[name]
-    return sum(one(Y[:, k], z) for k, z in enumerate(Z))
+    return sum(_LOSSES[name](cp, Y[:, k], z) for k, z in enumerate(Z))
 
 
 def minimise_loss(name, A, Y, share, alpha, shape, penalty, *, ridge=0.0, joint=False):

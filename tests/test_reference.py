@@ -7,6 +7,7 @@ import pytest
 from oracle import minimise_loss
 
 from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn.losses import LOSSES
 from tracelearn.penalties import PENALTIES, as_penalty
 from tracelearn.solvers import SOLVERS
 
@@ -16,15 +17,15 @@ SHAPE = (3, 2, 2)
 N = 25
 RIDGE = 0.02
 ALPHA = {"overlapped": 0.08, "latent": 0.08, "scaled_latent": 0.25}
-CASES = ["squared_error", "huber", "squared_hinge", "log_loss", "multinomial", "squared, classes as a mode", "poisson"]
+CASES = [*LOSSES, "squared, classes as a mode"]
 
 
 def model(case, **options):
     options = {"ridge": RIDGE, "max_iter": 50000, **options}
-    if case in ("squared_error", "huber", "poisson"):
-        return TraceNormRegressor(loss=case, **options)
     if case == "squared, classes as a mode":
         return TraceNormClassifier(target_mode=True, **options)
+    if LOSSES[case].for_numbers:
+        return TraceNormRegressor(loss=case, **options)
     return TraceNormClassifier(loss={"multinomial": "log_loss"}.get(case, case), **options)
 
 
@@ -38,7 +39,7 @@ def data(case):
     weight = rng.uniform(0.5, 2.0, N)
     if case in ("multinomial", "squared, classes as a mode"):
         return X, np.digitize(y, np.quantile(y, [0.3, 0.6])), weight
-    if case in ("log_loss", "squared_hinge"):
+    if not LOSSES[case].for_numbers:
         return X, np.where(y > np.median(y), 1, -1), weight
     if case == "poisson":
         return X, rng.poisson(np.exp(0.5 * y)).astype(float), weight
@@ -63,7 +64,7 @@ def optimum(case, penalty):
 
 
 def solvers(case):
-    return ["newton"] if case == "poisson" else [*SOLVERS]
+    return [*SOLVERS] if case not in LOSSES or LOSSES[case].curvature is not None else ["newton"]
 
 
 COMBINATIONS = [(case, penalty, solver) for case in CASES for penalty in PENALTIES for solver in solvers(case)]

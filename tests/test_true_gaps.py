@@ -21,14 +21,7 @@ from tracelearn.samples.targets import loss_for
 from tracelearn.solvers import SOLVERS
 
 SHAPE = (3, 4)
-ALPHA = {
-    "squared_error": 0.1,
-    "huber": 0.05,
-    "poisson": 0.05,
-    "log_loss": 0.02,
-    "squared_hinge": 0.05,
-    "multinomial": 0.02,
-}
+ALPHA = dict.fromkeys(LOSSES, 0.05) | {"squared_error": 0.1, "log_loss": 0.02, "multinomial": 0.02}
 FORMS = ["in memory", "in blocks", "matrix-free"]
 
 
