@@ -723,7 +723,7 @@ PENALTIES: dict[str, tuple[type[Overlap | Latent], bool]] = {
 
 
 def is_overlapped(penalty: Any) -> bool:
-    """Tell whether a penalty is the overlapped trace norm by its name, whose mode weights a search may choose."""
+    """Tell whether a penalty was named as the overlapped trace norm: then a search may choose its mode weights."""
     return isinstance(penalty, str) and penalty in PENALTIES and PENALTIES[penalty][0] is Overlap
 
 

@@ -41,7 +41,6 @@ __all__ = [
     "dtype_name",
     "free_memory",
     "is_non_numpy",
-    "is_on_gpu",
     "is_sparse",
     "move_to",
     "multiplies_singles_faster",
@@ -108,11 +107,6 @@ def place(X: Any) -> str:
     if not is_non_numpy(X):
         return "numpy on cpu"
     return f"{type(X).__module__.split('.')[0]} on {device(X)}"
-
-
-def is_on_gpu(X: Array) -> bool:
-    """Whether X is an array of PyTorch on a CUDA device, where launching a kernel costs more than most sums here."""
-    return type(X) is not np.ndarray and is_torch_array(X) and bool(device(X).type == "cuda")
 
 
 def block_bytes(X: Array, on_cpu: int) -> int:

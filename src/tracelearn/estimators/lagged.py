@@ -231,7 +231,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
             raise ValueError(
                 "Expected one target for each time: fit requires y to be passed, but the target y is None."
             )
-        x = _numbers(X, "X")
+        x = _read_table(X, "X")
         targets = _targets(y, len(x))
         check_range(x, "X")
         check_range(targets, "y")
@@ -306,7 +306,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
     def predict(self, X: Any, segments: Any = None) -> Array:
         """Predict every time; NaN where a lag is beyond the end of a segment and ``edges="drop"``, and in gaps."""
         check_is_fitted(self)
-        x = _numbers(X, "X")
+        x = _read_table(X, "X")
         if x.shape[1] != self.n_features_in_:
             raise ValueError(f"Expected {self.n_features_in_} features, got {x.shape[1]}.")
         W = np.reshape(self.coef_, (-1, len(self.lags_), self.n_features_in_))
@@ -336,8 +336,8 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         return r_squared(targets[is_predicted], predictions[is_predicted])
 
 
-def _numbers(values: Any, name: str) -> Array:
-    """Read times by columns."""
+def _read_table(values: Any, name: str) -> Array:
+    """Check a recording: numbers, one row for each time and one column for each feature or output."""
     table = np.asarray(values)
     if table.dtype.kind not in "biufO":
         raise ValueError(f"Expected real numbers in {name}, got {table.dtype}.")
@@ -351,7 +351,7 @@ def _numbers(values: Any, name: str) -> Array:
 
 def _targets(y: Any, n: int) -> Array:
     """Read one target, or a row of them, for each of n times."""
-    targets = _numbers(np.asarray(y)[:, None] if np.ndim(y) == 1 else y, "y")
+    targets = _read_table(np.asarray(y)[:, None] if np.ndim(y) == 1 else y, "y")
     if len(targets) != n:
         raise ValueError(f"Expected as many targets as times, {n}, got {len(targets)}.")
     return targets

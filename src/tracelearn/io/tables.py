@@ -18,7 +18,7 @@ from tracelearn.errors import InputError, refuse, warn
 from tracelearn.io.arrow_values import Name, is_number, is_text, layout, to_array
 from tracelearn.io.columns import Column, until_rows
 from tracelearn.samples.modes import Mode
-from tracelearn.samples.names import grid, subset_of_one_kind
+from tracelearn.samples.names import grid, most_of_one_kind
 
 __all__ = [
     "Entries",
@@ -146,7 +146,7 @@ def sample_entries(
     ordered, modes = grid(names)
     shape = tuple(len(mode.values) for mode in modes)
     if tensor_shape is None and samples == "X":
-        inside, description = subset_of_one_kind(names, modes)
+        inside, description = most_of_one_kind(names, modes)
         _refuse_outsiders(names, inside, description, place)
     if tensor_shape is None or tuple(tensor_shape) == shape:
         return Entries(ordered, shape, modes)

@@ -468,9 +468,7 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
         _check_objects(y)
     check_classification_targets(y)
     all_classes = unique_labels(y) if classes is None else np.asarray(classes)
-    stray = np.setdiff1d(y, all_classes)
-    if len(stray) or len(all_classes) < least:
-        raise _other_classes(all_classes, stray, least)
+    _check_classes(all_classes, np.setdiff1d(y, all_classes), least)
     return y, all_classes
 
 
@@ -493,15 +491,16 @@ def _check_objects(y: Array) -> None:
         )
 
 
-def _other_classes(known: Array, stray: Array, least: int) -> InputError:
-    """Say that classes are too few, or that labels are of others."""
-    if known.shape[0] < least:
-        (only,) = to_numpy(known).tolist()
-        return InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
-    return InputError(
-        f"Expected labels among the classes {brief(to_numpy(known).tolist())}, got {brief(to_numpy(stray).tolist())}: name all "
-        "classes in the first call."
-    )
+def _check_classes(classes: Array, stray: Array, least: int) -> None:
+    """Refuse less than ``least`` classes, and labels ``stray`` that are none of them."""
+    if classes.shape[0] < least:
+        (only,) = to_numpy(classes).tolist()
+        raise InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
+    if stray.shape[0]:
+        raise InputError(
+            f"Expected labels among the classes {brief(to_numpy(classes).tolist())}, got {brief(to_numpy(stray).tolist())}: "
+            "name all classes in the first call."
+        )
 
 
 def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Array, Array]:
@@ -522,8 +521,7 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
         )
     all_classes = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
     stray = y[:0] if classes is None else y[~xp.any(y[:, None] == all_classes[None, :], axis=1)]
-    if stray.shape[0] or all_classes.shape[0] < least:
-        raise _other_classes(all_classes, unique_values(stray) if stray.shape[0] else stray, least)
+    _check_classes(all_classes, unique_values(stray) if stray.shape[0] else stray, least)
     return y, all_classes
 
 

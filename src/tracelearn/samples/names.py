@@ -12,7 +12,7 @@ import numpy as np
 
 from tracelearn.samples.modes import Mode
 
-__all__ = ["grid", "in_order_of_axis", "subset_of_one_kind"]
+__all__ = ["grid", "in_order_of_axis", "most_of_one_kind"]
 
 # The words of a name such as ch1_t20 or ('Fz', 'alpha'). Where only dots separate, as in x.1.2, none is a decimal point.
 _WORDS = re.compile(r"[^\W_]+")
@@ -67,10 +67,11 @@ def in_order_of_axis(names: Sequence[str]) -> tuple[tuple[str, ...], Mode]:
     return tuple(names[i] for i in order), Mode((letters or "").rstrip(" _.:") or "column", values[order], unit)
 
 
-def subset_of_one_kind(names: Sequence[str], modes: Sequence[Mode]) -> tuple[Sequence[str], str]:
-    """Find most of the names to be of one kind, numbers or a grid, which a few others do not fit; return them and their kind.
+def most_of_one_kind(names: Sequence[str], modes: Sequence[Mode]) -> tuple[Sequence[str], str]:
+    """Find what most columns of a table are: return the names that are numbers, or that form a grid, and which of the two.
 
-    ``modes`` are those of all names. Where these form an axis or a grid already, or most have no kind, all names are returned.
+    The others do not belong to the samples, such as an age beside wavelengths. All names are returned where they form an axis
+    or a grid together, which ``modes`` says, and where most have nothing in common.
     """
     if len(modes) > 1 or not modes[0].has_names:
         return names, ""
