@@ -18,6 +18,7 @@ from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import accuracy
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
+from tracelearn.samples.by_name import with_targets
 from tracelearn.samples.checks import learning, read_weights
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import unnamed
@@ -57,6 +58,7 @@ class PredictsLabels(ClassifierMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
+        X, y, sample_weight = with_targets(X, y, sample_weight)
         X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
         if y is None:
             raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")

@@ -15,6 +15,7 @@ from tracelearn.estimators.online import OnlineModel, has_moments
 from tracelearn.estimators.scores import r_squared
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
+from tracelearn.samples.by_name import with_targets
 from tracelearn.samples.checks import learning, read_targets, read_weights
 from tracelearn.samples.reading import Spec
 
@@ -36,6 +37,7 @@ class PredictsNumbers(RegressorMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
+        X, y, sample_weight = with_targets(X, y, sample_weight)
         if not is_non_numpy(X) and confounds is None:
             return float(super().score(X, y, sample_weight))
         predictions = self.predict(X, confounds)

@@ -24,8 +24,8 @@ from tracelearn.errors import refuse
 from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import ScoringPlan, check_count, is_search, is_trace_norm_model
 from tracelearn.inference.scoring import check_scores, score_model
+from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import check_finite, small_on_one_thread
-from tracelearn.samples.samples import unnamed
 from tracelearn.search.folds import corrected_error
 
 __all__ = ["Comparison", "compare", "flat_rivals"]
@@ -173,7 +173,7 @@ def compare(
     >>> comparison.names, bool(comparison.p_value[1] < 0.05)
     (('TraceNormRegressor', 'ridge'), True)
     """
-    X, y, _ = unnamed(X, y)
+    X, y, _, groups = in_memory(X, y, groups)
     X = np.asarray(X)
     models = _named(models)
     first = next(iter(models.values()))

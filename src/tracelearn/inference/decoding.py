@@ -21,9 +21,9 @@ from tracelearn.inference.scoring import check_scores, score_model, score_sets, 
 from tracelearn.inference.solving import solve_groups
 from tracelearn.problems.operators import SpectralGram
 from tracelearn.problems.squares import Squares
+from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Mode
-from tracelearn.samples.samples import unnamed
 from tracelearn.search.folds import corrected_error
 
 __all__ = ["Decoding", "decode_over_time", "searchlight"]
@@ -154,7 +154,7 @@ def decode_over_time(
     >>> int(np.argmax(decode_over_time(TraceNormClassifier(), X, y).mean))
     4
     """
-    X, y, modes = unnamed(X, y)
+    X, y, modes, groups = in_memory(X, y, groups)
     entries = _numbered_entries(X)
     shape = entries.shape
     check_count(window, "window")
@@ -216,7 +216,7 @@ def searchlight(
     >>> searchlight(TraceNormClassifier(), X, y, chain).mean > 0.9
     array([False, False, False, False,  True,  True])
     """
-    X, y, modes = unnamed(X, y)
+    X, y, modes, groups = in_memory(X, y, groups)
     entries = _numbered_entries(X)
     number = axis_number(axis, modes)
     if number is None:

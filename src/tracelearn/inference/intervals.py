@@ -25,8 +25,8 @@ from tracelearn.inference.reading import (
     read_labels,
     without_confounds,
 )
+from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
-from tracelearn.samples.samples import unnamed
 
 __all__ = ["Bootstrap", "bootstrap", "quantile", "ranks_and_angles"]
 
@@ -271,7 +271,7 @@ def bootstrap(
         f"Expected a TraceNormClassifier or TraceNormRegressor, got {model!r}: of a search pass its "
         "linear_estimator() with joined_views(X).",
     )
-    X, y, _ = unnamed(X, y)
+    X, y, _, groups = in_memory(X, y, groups)
     X, labels = to_numpy(X), read_labels(X, y)
     groups = read_groups(groups, len(labels))
     units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]

@@ -15,9 +15,9 @@ from tracelearn.errors import refuse
 from tracelearn.inference.permutation import choose_exchange, p_value
 from tracelearn.inference.reading import Reading, check_count, mode_number, read_groups, shares_system
 from tracelearn.inference.solving import solve_sets
+from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import small_on_one_thread
 from tracelearn.samples.modes import Modes
-from tracelearn.samples.samples import unnamed
 
 __all__ = ["MapTest", "map_test", "neighbour_pairs", "neighbour_tables", "weigh_clusters"]
 
@@ -165,7 +165,7 @@ def map_test(
         f"Expected a TraceNormClassifier or TraceNormRegressor without class_weight for a map, got {model!r}: of a "
         "search pass its linear_estimator() with joined_views(X).",
     )
-    X, y, modes = unnamed(X, y)
+    X, y, modes, groups = in_memory(X, y, groups)
     reading = Reading.of(model, X, y, confounds)
     everything = np.arange(reading.n_samples)
     reading = reading.cleaned(everything)

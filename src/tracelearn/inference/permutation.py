@@ -29,8 +29,8 @@ from tracelearn.inference.reading import (
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
 from tracelearn.inference.searches import best_scores, can_repeat_as_batch, chosen_model, score_of_choice
 from tracelearn.inference.solving import batches, solve_sets
+from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
-from tracelearn.samples.samples import unnamed
 from tracelearn.search.folds import Folds, fold_of_sample, make_folds
 
 __all__ = ["Exchange", "PermutationTest", "choose_exchange", "exact_where_close", "p_value", "permutation_test"]
@@ -242,7 +242,7 @@ def permutation_test(
     >>> test.p_value, test.exchanged
     (0.01, 'targets of all samples')
     """
-    X, y, _ = unnamed(X, y)
+    X, y, _, groups = in_memory(X, y, groups)
     check_model(model)
     n_permutations = check_count(n_permutations, "n_permutations")
     refuse(selection not in ("repeat", "fixed"), f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")

@@ -110,7 +110,7 @@ def open_source(
     return source_of_file(file, choice, block_bytes)
 
 
-def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None:
+def as_source(X: Any, y: Any = None, sample_weight: Any = None, ignore: tuple[str, ...] = ()) -> Source | None:
     """Recognise samples that are to be read block by block; None means that X is to be read whole.
 
     Parameters
@@ -122,6 +122,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
     y : array-like, lazy array, str or path, optional
         For a path or a table, the name of the targets in it; "y" if there is such a name and none is given.
     sample_weight : array-like, lazy array, number, str or path, optional
+    ignore : names of columns of a table that are no entries of samples, such as groups
     """
     if isinstance(X, Source):
         _refuse_targets("a source", y, sample_weight)
@@ -130,7 +131,8 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None) -> Source | None
         file = open_file(X) if isinstance(X, str | os.PathLike) else table_in_memory(X)
         if y is None and file.names is not None and "y" in file.names:
             y = "y"
-        return source_of_file(file, Choice("X", y, sample_weight))
+        names = tuple(name for name in ignore if file.format.is_table and name in (file.names or ()))
+        return source_of_file(file, Choice("X", y, sample_weight, ignore=names))
     if is_lazy(X):
         samples = column_of_values(X, "X")
         targets = None if y is None else column_of_values(y, "y")

@@ -21,6 +21,7 @@ from tracelearn.optional import require
 __all__ = [
     "Mode",
     "check_file_modes",
+    "column_of_epochs",
     "events_of",
     "fit_modes",
     "like_input",
@@ -131,13 +132,15 @@ def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, 
     Parameters
     ----------
     X : DataArray or Dataset of xarray, DataFrame whose columns have several levels, epochs of MNE or a list of them
-    y : targets; None takes the names of the events of MNE's epochs
+    y : targets; of MNE's epochs None takes the names of the events, and a name a column of the metadata
     known : modes of the samples of ``fit``, default=None
         Dimensions of a DataArray are then put into this order, by their names. Names and coordinates must be the same.
     """
     if isinstance(X, list) or hasattr(X, "get_data"):
         epochs = X if isinstance(X, list) else [X]
         values, modes = _of_mne(epochs)
+        if isinstance(y, str):
+            y = column_of_epochs(epochs, y)
         y = np.concatenate([events_of(few_epochs) for few_epochs in epochs]) if y is None else y
     elif hasattr(X, "columns"):
         values, modes = _of_pandas(X)
@@ -257,6 +260,22 @@ def events_of(X: Any) -> Any:
     )
     names = {code: name for name, code in (X.event_id or {}).items()}
     return np.array([str(names.get(code, code)) for code in np.asarray(X.events)[:, 2].tolist()])
+
+
+def column_of_epochs(X: Any, name: str) -> Any:
+    """Read a column of the metadata of epochs, or of a list of them."""
+    columns = []
+    for epochs in X if isinstance(X, list) else [X]:
+        metadata: Any = getattr(epochs, "metadata", None)
+        names = [] if metadata is None else list(metadata.columns)
+        if name not in names:
+            raise InputError(
+                f"Expected a column of the metadata, which are {', '.join(map(repr, names)) or 'none'}, got {name!r}: choose "
+                "one, or pass an array."
+            )
+        columns.append(metadata[name].to_numpy())
+    values = np.concatenate(columns)
+    return values.astype(str) if values.dtype.kind == "O" else values
 
 
 def _positions(X: Any, channels: list[str]) -> Array | None:

@@ -32,6 +32,7 @@ from tracelearn.features.per_group import fit_to_group, in_order, rows_together,
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
+from tracelearn.samples.by_name import with_groups, with_targets
 from tracelearn.samples.checks import check_place, learning, read_groups, read_rows, read_targets, read_weights
 from tracelearn.samples.lengths import padded
 from tracelearn.samples.reading import Reader, Spec, read
@@ -202,8 +203,8 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
         sample_weight : array of shape (n_samples,), default=None
         groups : array of shape (n_samples,), default=None
-            The person, device or day that each sample is of. Folds hold groups out whole, and it is tried whether samples are
-            better aligned by group, see ``align``.
+            The person, device or day that each sample is of; of a file, a table or epochs also the name of a column. Folds hold
+            groups out whole, and it is tried whether samples are better aligned by group, see ``align``.
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of each view of the samples, separately in each training fold. The regression of a
             fold is applied to its held-out samples, that of all samples to those that are predicted.
@@ -214,6 +215,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
                 f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
                 "loss='squared_error'."
             )
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
         split_params = params_for_splitter(self, params)
         say = reporter(type(self).__name__, self.verbose)
         # A thread of BLAS that waits for another is busy: where cores are taken, small products take a hundred times as long as
@@ -815,6 +817,8 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, groups: Any = None
     ) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
+        X, y, sample_weight = with_targets(X, y, sample_weight)
         X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
         predictions = self.predict(X, confounds, groups)
         return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
@@ -946,6 +950,8 @@ cv_results_, best_index_, best_params_, views_tried_, dual_gap_, objective_, n_i
         self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, groups: Any = None
     ) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
+        X, y, sample_weight = with_targets(X, y, sample_weight)
         X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
         if y is None:
             raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")

@@ -24,6 +24,7 @@ from tracelearn.estimators.regressor import PredictsNumbers, TraceNormRegressor
 from tracelearn.estimators.weights import as_tensors, ranks_of
 from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, prepare, reporter, warn_of_fit
 from tracelearn.penalties import as_penalty, is_overlapped
+from tracelearn.samples.by_name import with_groups
 from tracelearn.samples.checks import learning, read_groups
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples, as_raw
@@ -140,11 +141,12 @@ class LinearCV(RoutesToSplitter, LinearModel):
             Or a file, a Dask array or a list of batches; of what does not fit in memory a drawn part chooses.
         y : array of shape (n_samples,) of labels or numbers, or of numbers of shape (n_samples, K)
         sample_weight, groups : arrays of shape (n_samples,), default=None
-            Groups are held out whole.
+            Groups are held out whole. Of a file, a table or epochs they may be the name of a column.
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Numbers that are regressed out of the samples, separately in each training fold.
         **params : metadata that a splitter requests under other names, with scikit-learn's metadata routing
         """
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
         split_params = params_for_splitter(self, params)
         with one_thread():
             data = read_for_search(as_raw(X, y, sample_weight, confounds), reader_of(self), self.random_state)

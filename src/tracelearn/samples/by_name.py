@@ -1,0 +1,77 @@
+"""Targets, weights and groups by the names that they have in the file, the table or the epochs that samples come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tracelearn.arrays.array_api import available_memory
+from tracelearn.errors import refuse
+from tracelearn.samples.modes import column_of_epochs
+from tracelearn.samples.samples import is_named, unnamed
+from tracelearn.samples.source import Source, as_source
+
+__all__ = ["in_memory", "with_groups", "with_targets"]
+
+
+def with_groups(X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
+    """Look up groups that are given by a name; return X, y, sample weights and groups as ``fit`` takes them.
+
+    A column of a table that names groups is then no entry of samples.
+    """
+    if not isinstance(groups, str):
+        return X, y, sample_weight, groups
+    if is_named(X):
+        return X, y, sample_weight, column_of_epochs(X, groups)
+    source = as_source(X, y, sample_weight, ignore=(groups,))
+    refuse(
+        source is None,
+        f"Expected groups by a name only with a file, a table or epochs, in which it can be looked up, got {groups!r} with "
+        f"{type(X).__name__}: pass one group for each sample.",
+    )
+    assert source is not None
+    return source, None, None, source.column(groups)
+
+
+def with_targets(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Read the targets and weights of samples in blocks, as ``score`` takes them; those of samples in memory stay as they are."""
+    if is_named(X):
+        return X, column_of_epochs(X, y) if isinstance(y, str) else y, sample_weight
+    source = as_source(X, y, sample_weight)
+    if source is None:
+        return X, y, sample_weight
+    X = source if source.repeatable else list(source.batches())
+    targets, weights = zip(*(source.targets() if source.repeatable else ((y, w) for _, y, w in X)), strict=True)
+    return X, _joined(targets), _joined(weights)
+
+
+def in_memory(X: Any, y: Any = None, groups: Any = None) -> tuple[Any, Any, Any, Any]:
+    """Read samples, targets and groups into memory, for what needs all at once; return X, y, modes and groups."""
+    X, y, _, groups = with_groups(X, y, None, groups)
+    source = None if is_named(X) else as_source(X, y)
+    if source is None:
+        return *unnamed(X, y), groups
+    _check_memory(source)
+    samples, targets, _ = zip(*source.batches(), strict=True)
+    return np.concatenate(samples), _joined(targets), source.modes, groups
+
+
+def _joined(parts: Iterable[Any]) -> Any:
+    """Put the targets, or the weights, of all blocks together; None where there are none."""
+    arrays = list(parts)
+    return None if any(part is None for part in arrays) else np.concatenate(arrays)
+
+
+def _check_memory(source: Source) -> None:
+    """Refuse samples that are larger than the free memory, where their size is known."""
+    if source.n_samples is None or source.sample_shape is None or source.dtype is None:
+        return
+    size = source.n_samples * prod(source.sample_shape) * source.dtype.itemsize
+    refuse(
+        size > available_memory(),
+        f"Expected samples that fit in the {available_memory() / 2**30:.3g} GiB of free memory, got {size / 2**30:.3g} GiB: "
+        "take some of them.",
+    )
