@@ -32,7 +32,7 @@ from tracelearn.features.per_group import fit_to_group, in_order, rows_together,
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
-from tracelearn.samples.by_name import with_groups, with_targets
+from tracelearn.samples.by_name import in_memory, with_groups, with_targets
 from tracelearn.samples.checks import check_place, learning, read_groups, read_rows, read_targets, read_weights
 from tracelearn.samples.lengths import padded
 from tracelearn.samples.reading import Reader, Spec, read
@@ -601,6 +601,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
         check_is_fitted(self, "views_")
         self._check_confounds(confounds)
+        X, _, _, groups = with_groups(X, None, None, groups)
         spec = self._spec
         series = padded(X, spec.sample_shape)
         X, _, _ = unnamed(series.values, 0, spec.modes)
@@ -609,6 +610,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         if self.alignment_ is None:
             return apply_to_samples(self._scores_by(self.views_, after, time), X, confounds, spec)
         self._check_groups(groups, method)
+        X, _, _, _ = in_memory(X)
         X, members = samples_by_group(X, groups, type(self).__name__)
         blocks = []
         for group, index in members.items():
