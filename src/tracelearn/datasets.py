@@ -90,6 +90,12 @@ class Persons(NamedTuple):
     ``X`` are signals of shape (n_trials, channels, times), ``y`` the condition of each trial, 0 or 1, ``person`` the number
     of the person. ``topographies`` (persons, 2, channels) are, for each person, how the source whose power differs between the
     conditions reaches the channels, and the source that has a deflection in condition 1; ``course`` (times,) is that deflection.
+
+    Examples
+    --------
+    >>> from tracelearn.datasets import make_persons
+    >>> make_persons(3, 10, random_state=0).person.shape
+    (30,)
     """
 
     X: Floats
