@@ -209,6 +209,52 @@ def test_a_list_is_padded_along_the_mode_that_differs():
     assert padded([np.float32(sample) for sample in samples]).values.dtype == np.float32
 
 
+def test_containers_of_other_libraries_are_lists_of_samples():
+    pd = pytest.importorskip("pandas")
+    pa = pytest.importorskip("pyarrow", reason="lists need pyarrow, an extra")
+    samples, y = series(12)
+    expected = padded(samples).values
+    nested = pd.DataFrame({f"dim_{c}": [pd.Series(sample[c]) for sample in samples] for c in range(3)})
+    np.testing.assert_array_equal(padded(nested).values, expected)
+    index = pd.MultiIndex.from_tuples(
+        [(f"s{i}", t) for i, sample in enumerate(samples) for t in range(sample.shape[1])]
+    )
+    long = pd.DataFrame(np.concatenate([sample.T for sample in samples]), index=index)
+    np.testing.assert_array_equal(padded(long, n_targets=12).values, expected)
+    np.testing.assert_array_equal(padded(long, known_shape=(3, 40)).values, expected)
+    assert padded(long, n_targets=len(long)).values is long
+    assert padded(long).values is long
+    lists = pa.array([sample.tolist() for sample in samples])
+    np.testing.assert_array_equal(padded(lists).values, expected)
+    model = TensorClassifier(SecondOrder(), cv=3).fit(long, y)
+    np.testing.assert_array_equal(
+        model.predict(long), TensorClassifier(SecondOrder(), cv=3).fit(samples, y).predict(samples)
+    )
+
+
+def test_epochs_of_several_recordings_may_end_early():
+    mne = pytest.importorskip("mne", reason="epochs need MNE, an extra")
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+
+    def epochs(labels, n_times):
+        X = rng.standard_normal((len(labels), 3, n_times))
+        X[:, 1] += labels[:, None] * X[:, 0]
+        events = np.column_stack([np.arange(len(labels)), 0 * labels, labels + 1])
+        info = mne.create_info(["C3", "Cz", "C4"], 100.0, "eeg")
+        return mne.EpochsArray(X, info, events, event_id={"rest": 1, "move": 2}, verbose=False)
+
+    first, second = epochs(y, 60), epochs(y, 90)
+    model = TensorClassifier(SecondOrder(), cv=3).fit([first, second])
+    assert model.resampler_.longest_ == 90
+    assert model.score([epochs(y, 75)]) > 0.8
+    other = mne.EpochsArray(
+        first.get_data(), mne.create_info(3, 50.0, "eeg"), first.events, event_id=first.event_id, verbose=False
+    )
+    with pytest.raises(ValueError, match="Expected the coordinates of"):
+        TensorClassifier(SecondOrder(), cv=3).fit([first, second, other])
+
+
 def test_what_is_no_list_of_unequal_samples_is_not_touched():
     samples, _ = series(4, shortest=30, longest=30)
     batches = [(np.ones((3, 2, 5)), np.ones(3)), (np.ones((4, 2, 5)), np.ones(4))]
@@ -314,6 +360,21 @@ def test_samples_of_no_weight_decide_nothing():
     expected = TensorClassifier(cv=3).fit(X, y, sample_weight=weight).predict_proba(X[6:])
     X[5, :, 30:] = np.nan
     np.testing.assert_array_equal(TensorClassifier(cv=3).fit(X, y, sample_weight=weight).predict_proba(X[6:]), expected)
+
+
+def test_partial_fit_learns_from_gaps_and_other_lengths():
+    samples, y = series(90)
+    samples[70][0, 3:6] = np.nan
+    model = TensorClassifier([None, SecondOrder()], cv=3, keep_moments=True, loss="squared_error").fit(
+        samples[:60], y[:60]
+    )
+    more = clone(model).fit(samples[:60], y[:60]).partial_fit(samples[60:], y[60:])
+    assert more.moments_.weight == 90
+    one_by_one = clone(model).fit(samples[:60], y[:60])
+    for sample, label in zip(samples[60:], y[60:], strict=True):
+        one_by_one.partial_fit([sample], [label])
+    np.testing.assert_allclose(one_by_one.decision_function(samples), more.decision_function(samples), atol=1e-3)
+    assert not np.allclose(more.decision_function(samples), model.decision_function(samples), atol=1e-3)
 
 
 def test_lists_go_through_cross_validation_and_pipelines():

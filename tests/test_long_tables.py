@@ -12,7 +12,7 @@ import pyarrow.csv as csv  # noqa: E402
 import pyarrow.feather as feather  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
-from tracelearn import TraceNormClassifier, open_source  # noqa: E402
+from tracelearn import TensorClassifier, TraceNormClassifier, open_source  # noqa: E402
 from tracelearn.cli import main  # noqa: E402
 
 N, CHANNELS, TIMES = 24, 3, 7
@@ -118,11 +118,47 @@ def test_columns_of_a_table_in_memory_can_be_read(series):
         source.column("session")
 
 
+@every_format
+def test_series_of_fewer_readings_end_early_and_left_out_readings_are_gaps(suffix, series, tmp_path):
+    X, y = series
+    table = long_table(X, y, times=np.tile(0.5 * np.arange(TIMES), N) + np.repeat(np.arange(N), TIMES))
+    rows = np.delete(np.arange(N * TIMES), [2, 3, 5 * TIMES - 1, 7 * TIMES - 2, 7 * TIMES - 1])
+    expected = X.copy()
+    expected[0, :, 2:4] = expected[4, :, -1] = expected[6, :, -2:] = np.nan
+    source = open_source(write(table.take(rows), tmp_path, suffix), **OPTIONS)
+    samples, labels = read(source)
+    assert_allclose(samples, expected, rtol=1e-12)
+    assert labels.tolist() == y.tolist()
+    assert_array_equal(source.column("subject"), np.arange(N) // 3)
+    assert_allclose(source.modes[1].values, 0.5 * np.arange(TIMES))
+    with pytest.raises(ValueError, match=r"got NaN at sample 0.*TensorClassifier"):
+        TraceNormClassifier().fit(source)
+    # Of times that are multiples of no step readings are counted.
+    uneven = table.set_column(1, "t", pa.array(np.sort(np.random.default_rng(0).uniform(size=N * TIMES))))
+    samples, _ = read(open_source(write(uneven.take(rows), tmp_path, suffix), **OPTIONS))
+    assert_allclose(samples[0, :, :5], np.delete(X[0], [2, 3], axis=1), rtol=1e-12)
+    assert np.isnan(samples[0, :, 5:]).all()
+
+
+@every_format
+def test_missing_entries_are_gaps(suffix, series, tmp_path):
+    X, y = series
+    table = long_table(X, y)
+    values = table["acc_y"].to_pylist()
+    values[3] = None
+    path = write(table.set_column(3, "acc_y", pa.array(values)), tmp_path, suffix)
+    samples, _ = read(open_source(path, **OPTIONS))
+    assert np.argwhere(np.isnan(samples)).tolist() == [[0, 1, 3]]
+    model = TensorClassifier(None, cv=3, time_axis=1).fit(open_source(path, **OPTIONS))
+    filled = X.copy()
+    filled[0, 1, 3] = (X[0, 1, 2] + X[0, 1, 4]) / 2
+    assert_allclose(model.coef_, TensorClassifier(None, cv=3).fit(filled, y).coef_, rtol=1e-6)
+
+
 def test_what_keeps_readings_from_being_series_is_one_sentence(series, tmp_path):
     X, y = series
     table = long_table(X, y)
     for case, options, message in (
-        (table[:-1], {}, r"^Expected as many readings of every sample, got 7 of r00 and 6 of r23 in column 'rec'"),
         (
             table.take([*range(1, len(table)), 1]),
             {},

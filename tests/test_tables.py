@@ -338,7 +338,7 @@ def test_a_list_of_another_length_is_refused_by_its_row(tmp_path):
 
 
 @every_format
-def test_missing_entries_are_refused_by_row_and_column(write, data, tmp_path):
+def test_missing_entries_of_samples_are_nan(write, data, tmp_path):
     X, y = data
     if write not in (write_csv, write_tsv, write_excel):
         column = pa.array([None if i == 23 else 1.0 for i in range(N)])
@@ -346,8 +346,12 @@ def test_missing_entries_are_refused_by_row_and_column(write, data, tmp_path):
     else:  # written as nothing between two commas
         table = wide(X, y).set_column(30, "ch3_t7", pa.array(["" if i == 23 else "1" for i in range(N)]))
     source = open_source(write(table, tmp_path / "d"), target="diagnosis", block_bytes=9 * 36 * 8)
-    with pytest.raises(ValueError, match=r"^Expected a value in every row of column 'ch3_t7', got none in row 23, "):
-        read(source)
+    samples, labels, _ = read(source)
+    ((row, *entry),) = np.argwhere(np.isnan(samples))
+    assert (row, [mode.values[i] for mode, i in zip(source.modes, entry, strict=True)]) == (23, [3, 7])
+    assert labels.tolist() == y.tolist()
+    with pytest.raises(ValueError, match=r"got NaN at sample 5, .*TensorClassifier.*block that begins at sample 18"):
+        TraceNormClassifier().fit(source)
 
 
 def test_whole_numbers_before_decimals_in_text_are_numbers(tmp_path):

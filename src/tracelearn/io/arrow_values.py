@@ -73,17 +73,20 @@ def to_array(batch: Any, name: Name, shape: tuple[int, ...], dtype: np.dtype[Any
         return _column_to_array(batch.column(name), shape, dtype, name, row)
     try:
         return np.asarray(batch.select(list(name)).to_tensor().to_numpy(), dtype)
-    except pyarrow.ArrowException:  # for nulls, whose row is named below, and for decimals and truth values
-        entries = [_column_to_array(batch.column(entry), (), dtype, entry, row) for entry in name]
+    except pyarrow.ArrowException:  # for nulls, decimals and truth values
+        entries = [_column_to_array(batch.column(entry), (), dtype, entry, row, is_entry=True) for entry in name]
         return np.stack(entries, axis=1)
 
 
-def _column_to_array(column: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, row: int) -> NDArray[Any]:
-    """Make an array of a column, after a check that no value is missing."""
+def _column_to_array(
+    column: Any, shape: tuple[int, ...], dtype: np.dtype[Any], name: str, row: int, *, is_entry: bool = False
+) -> NDArray[Any]:
+    """Make an array of a column, after a check that no value is missing; a missing float that ``is_entry`` of a sample is NaN."""
     n = len(column)
     axes = tuple(range(len(shape)))
     stored_shape = shape
-    _refuse_nulls(column, name, row, 1)
+    if not (is_entry and dtype.kind == "f"):
+        _refuse_nulls(column, name, row, 1)
     if getattr(column.type, "extension_name", "") == "arrow.fixed_shape_tensor":
         axes = tuple(column.type.permutation or axes)
         stored_shape = tuple(column.type.shape)

@@ -58,8 +58,9 @@ def open_source(
         Columns of a table that are no entries of samples, such as an identifier.
     sample, time : str, optional
         For a table with one reading in each row: the column that names the sample of a reading, and the one that counts time.
-        Samples then have the shape (channels, times); all must have as many readings. Targets and weights must be constant
-        within each sample. Such a table is read whole.
+        Samples then have the shape (channels, times); those of fewer readings than others are padded with NaN, which
+        TensorClassifier and TensorRegressor take. Targets and weights must be constant within each sample. Such a table is
+        read whole.
     mask : str or path, optional
         NIfTI image of the voxels to use. Samples are the box around them, and zero outside of the mask.
     block_bytes : int, optional

@@ -17,6 +17,9 @@ from tracelearn.samples.source import Source
 
 __all__ = ["series_source"]
 
+_SAME_TIME = 0.01  # of a step: readings so close to a multiple of it are at that time
+_MOST_GAPS = 4  # times as many places as the longest sample has readings: with more of them times are rather irregular
+
 
 def series_source(
     open_column: Callable[[Any], Column],
@@ -28,6 +31,9 @@ def series_source(
     block_bytes: int | None = None,
 ) -> Source:
     """Make a source of samples of shape (channels, times) from a table with one reading in each row.
+
+    Samples of fewer readings than others are padded with NaN at their end, or, where all readings are at multiples of one step,
+    wherever they have none.
 
     Parameters
     ----------
@@ -41,7 +47,10 @@ def series_source(
     """
     readings = _Readings.of(open_column(sample).values(sample), open_column(time).values(time), sample, time)
     values = open_column(tuple(channels)).values(", ".join(channels))
-    X = np.ascontiguousarray(np.moveaxis(values[readings.rows], 1, 2))
+    X = values[readings.rows]
+    if not readings.is_there.all():
+        X = np.where(readings.is_there[..., None], X, np.nan)
+    X = np.ascontiguousarray(np.moveaxis(X, 1, 2))
     read_column = _SampleColumns(open_column, readings)
     y = None if target is None else column_of_values(read_column(target), target)
     weights = None if weight is None else column_of_values(read_column(weight), weight)
@@ -54,11 +63,12 @@ def series_source(
 class _Readings:
     """Which rows of a table are the readings of which sample.
 
-    ``rows`` (n_samples, n_times) are in the order of time, samples in that of their first row; ``names`` are those of samples,
-    and ``times`` the coordinates of readings.
+    ``rows`` (n_samples, n_times) are in the order of time, samples in that of their first row; where ``is_there`` is false there
+    is no reading, and the row is any of the sample. ``names`` are those of samples, and ``times`` the coordinates of readings.
     """
 
     rows: NDArray[np.intp]
+    is_there: NDArray[np.bool_]
     names: NDArray[Any]
     times: NDArray[Any]
 
@@ -70,24 +80,48 @@ class _Readings:
         appearance = np.argsort(first_rows)
         names = names[appearance]
         lengths = lengths[appearance]
-        unequal = np.flatnonzero(lengths != lengths[0])
-        if unequal.size:
-            raise InputError(
-                f"Expected as many readings of every sample, got {lengths[0]} of {names[0]!s} and {lengths[unequal[0]]} of "
-                f"{names[unequal[0]]!s} in column '{sample}': cut or fill samples to one length."
-            )
         rank = np.empty_like(appearance)
         rank[appearance] = np.arange(len(names))
-        rows = np.lexsort((times, rank[codes])).reshape(len(names), lengths[0])
-        coordinates = times[rows]
-        repeated = np.argwhere(coordinates[:, 1:] == coordinates[:, :-1])
+        ordered_rows = np.lexsort((times, rank[codes]))
+        sample_of_row = np.repeat(np.arange(len(names)), lengths)
+        ordered_times = times[ordered_rows]
+        is_same_sample = sample_of_row[1:] == sample_of_row[:-1]
+        repeated = np.flatnonzero(is_same_sample & (ordered_times[1:] == ordered_times[:-1]))
         if repeated.size:
-            i, j = repeated[0]
             raise InputError(
-                f"Expected one reading of each sample at a time, got two of {names[i]!s} at {coordinates[i, j]!s} in column "
-                f"'{time}': drop or average them."
+                f"Expected one reading of each sample at a time, got two of {names[sample_of_row[repeated[0]]]!s} at "
+                f"{ordered_times[repeated[0]]!s} in column '{time}': drop or average them."
             )
-        return cls(rows, names, _common_times(coordinates))
+        if np.all(lengths == lengths[0]):
+            rows = ordered_rows.reshape(len(names), lengths[0])
+            return cls(rows, np.ones(rows.shape, dtype=bool), names, _common_times(times[rows]))
+        starts = np.cumsum(lengths) - lengths
+        places, coordinates = _places(ordered_times, sample_of_row, starts)
+        rows = np.repeat(ordered_rows[starts][:, None], len(coordinates), axis=1)
+        rows[sample_of_row, places] = ordered_rows
+        is_there = np.zeros(rows.shape, dtype=bool)
+        is_there[sample_of_row, places] = True
+        return cls(rows, is_there, names, coordinates)
+
+
+def _places(
+    times: NDArray[Any], sample_of_row: NDArray[np.intp], starts: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[Any]]:
+    """Find at which place of its sample each reading is, and the coordinates of places.
+
+    If all readings are at multiples of one step since the first reading of their sample, places are these multiples, so that
+    readings that were left out leave a gap; else readings are counted.
+    """
+    counts = np.arange(len(times)) - starts[sample_of_row]
+    since_start = times - times[starts][sample_of_row]
+    steps = np.diff(since_start)[sample_of_row[1:] == sample_of_row[:-1]]
+    if since_start.dtype.kind in "iufm" and len(steps):
+        step = steps.min()
+        multiples = since_start / step
+        places = np.round(multiples).astype(np.intp)
+        if np.all(np.abs(multiples - places) < _SAME_TIME) and places.max() < _MOST_GAPS * (counts.max() + 1):
+            return places, np.arange(places.max() + 1) * step
+    return counts, np.arange(counts.max() + 1)
 
 
 def _common_times(coordinates: NDArray[Any]) -> NDArray[Any]:

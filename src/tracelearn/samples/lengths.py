@@ -1,7 +1,12 @@
-"""Samples of unequal length: read from lists and other containers as one array, padded with NaN."""
+"""Samples of unequal length: read from lists and other containers as one array, padded with NaN.
+
+Containers are recognised by what they have, so that none of their libraries is imported: nested data frames and frames with an
+index of two levels, as sktime has them, arrays of awkward, and lists of pyarrow.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +26,8 @@ class Padded:
     time: int | None = None
 
 
-def padded(X: Any, known_shape: tuple[int, ...] | None = None) -> Padded:
-    """Read a list of arrays of unequal length as one array (n, I1, ..., IN); all else is returned as it is.
+def padded(X: Any, known_shape: tuple[int, ...] | None = None, n_targets: int | None = None) -> Padded:
+    """Read a list of arrays of unequal length, or a like container, as one array (n, I1, ..., IN); all else is returned as it is.
 
     One mode may differ in size: it is time. Series of one channel, of shape (times,), get a mode for it. A list of tuples holds
     batches, not samples.
@@ -31,6 +36,7 @@ def padded(X: Any, known_shape: tuple[int, ...] | None = None) -> Padded:
     ----------
     X : samples of any kind
     known_shape : that of the samples of ``fit``, which tells series of one channel from flat samples
+    n_targets : how many targets there are, which tells a frame with a row for each time from one with a row for each sample
 
     Examples
     --------
@@ -40,6 +46,13 @@ def padded(X: Any, known_shape: tuple[int, ...] | None = None) -> Padded:
     >>> series.values.shape, series.time, series.values[0, 0]
     ((2, 2, 5), 1, array([ 1.,  1.,  1., nan, nan]))
     """
+    if getattr(getattr(X, "index", None), "nlevels", 1) == 2 and _is_long(X, known_shape, n_targets):
+        X = _of_long_frame(X)
+    elif _is_nested_frame(X):
+        X = [_stacked([np.asarray(cell, dtype=float) for cell in row]) for row in X.itertuples(index=False)]
+    elif type(X).__module__.partition(".")[0] in ("awkward", "pyarrow") and not hasattr(X, "columns"):
+        X = X.tolist() if hasattr(X, "tolist") else X.to_pylist()
+        X = [np.asarray(sample, dtype=float) for sample in X] if np.ndim(X[0]) else X
     samples = _arrays(X)
     if samples is None:
         return Padded(X)
@@ -49,6 +62,39 @@ def padded(X: Any, known_shape: tuple[int, ...] | None = None) -> Padded:
     if are_series and known_shape is not None and len(known_shape) == 2 and known_shape[0] == 1:
         return Padded(np.stack(samples)[:, None])
     return Padded(X)
+
+
+def _is_long(frame: Any, known_shape: tuple[int, ...] | None, n_targets: int | None) -> bool:
+    """Tell whether a data frame has a row for each sample and time, and a column for each channel."""
+    if getattr(frame.columns, "nlevels", 1) > 1:
+        return False
+    if n_targets is not None:
+        return n_targets == len(frame.index.unique(0)) != len(frame)
+    is_flat = known_shape is None or len(frame.columns) == math.prod(known_shape)
+    return not is_flat and len(frame.columns) == known_shape[0]  # type: ignore[index] # it is flat without a shape
+
+
+def _of_long_frame(frame: Any) -> list[Array]:
+    """Cut a data frame into samples (channels, times), in the order of their first rows."""
+    codes, _ = frame.index.droplevel(1).factorize()
+    order = np.argsort(codes, kind="stable")
+    values = frame.to_numpy(dtype=float)[order]
+    return [rows.T for rows in np.split(values, np.cumsum(np.bincount(codes))[:-1])]
+
+
+def _is_nested_frame(X: Any) -> bool:
+    """Tell whether the cells of a data frame are series."""
+    if not hasattr(X, "itertuples") or not len(X):
+        return False
+    return all(np.ndim(cell) == 1 and not isinstance(cell, str) for cell in next(X.itertuples(index=False)))
+
+
+def _stacked(signals: list[Array]) -> Array:
+    """Put signals of one sample side by side, those that end early padded with NaN."""
+    sample = np.full((len(signals), max(map(len, signals))), np.nan)
+    for row, signal in zip(sample, signals, strict=True):
+        row[: len(signal)] = signal
+    return sample
 
 
 def _arrays(X: Any) -> list[Array] | None:

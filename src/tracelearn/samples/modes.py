@@ -221,14 +221,26 @@ def _of_pandas(X: Any) -> tuple[Any, Modes]:
 def _of_mne(parts: list[Any]) -> tuple[Any, Modes]:
     """Read epochs of MNE in time, in frequency or in both, without channels that are bad or not of the brain.
 
-    They come as a list, since splitters of scikit-learn make a list of single epochs.
+    They come as a list, since splitters of scikit-learn make a list of single epochs. Epochs that end before others are padded
+    with NaN.
     """
-    modes = modes_of_mne(parts[0])
-    for part in parts[1:]:
-        _check_same(modes_of_mne(part), modes, "the first epochs")
+    modes_of_parts = [modes_of_mne(part) for part in parts]
+    modes = max(modes_of_parts, key=lambda modes_of_part: len(modes_of_part[-1].values))
+    for modes_of_part in modes_of_parts:
+        n_times = len(modes_of_part[-1].values)
+        cut = Mode(modes[-1].name, modes[-1].values[:n_times], modes[-1].unit)
+        whose = "the first epochs" if modes is modes_of_parts[0] else "the longest epochs"
+        _check_same(modes_of_part, (*modes[:-1], cut) if cut.name == "time" else modes, whose)
     arrays = [part.get_data(picks=modes[0].values.tolist()) for part in parts]
     if all(hasattr(part, "nave") and array.ndim == len(modes) for part, array in zip(parts, arrays, strict=True)):
         arrays = [array[None] for array in arrays]  # averages, Evoked or AverageTFR: each is one sample
+    n_times = len(modes[-1].values)
+    arrays = [
+        array
+        if array.shape[-1] == n_times
+        else np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, n_times - array.shape[-1])], constant_values=np.nan)
+        for array in arrays
+    ]
     values = np.concatenate(arrays)
     if values.ndim != len(modes) + 1:
         todo = "cut a recording into epochs" if values.ndim == len(modes) else "average over tapers or segments"

@@ -16,6 +16,7 @@ from tracelearn.arrays.array_api import (
     array_namespace,
     as_dtype,
     available_memory,
+    is_non_numpy,
     is_sparse,
     move_to,
     to_numpy,
@@ -35,7 +36,7 @@ from tracelearn.search.scorers import scorer_of
 from tracelearn.search.splits import Targets
 from tracelearn.search.views import SamplesInMemory
 
-__all__ = ["SearchData", "find_time", "read_for_search"]
+__all__ = ["SearchData", "find_time", "is_incomplete", "read_for_search"]
 
 # Bytes that a search takes for each number of the samples: the samples, some views of them, and coordinates.
 _BYTES = 40
@@ -184,6 +185,15 @@ def find_time(spec: Spec, time_axis: Any, padded_along: int | None) -> int | Non
         "time_axis out.",
     )
     return padded_along
+
+
+def is_incomplete(X: Any, shape: tuple[int, ...]) -> bool:
+    """Tell whether samples in memory have gaps, or are of another length than samples of a shape."""
+    if is_sparse(X):
+        return False
+    values = X if is_non_numpy(X) else np.asarray(X)
+    is_float = array_namespace(values).isdtype(values.dtype, "real floating")
+    return (values.ndim > 2 and tuple(values.shape[1:]) != shape) or (is_float and has_gaps(values))
 
 
 def completed(spec: Spec, samples: Samples, resampler: ResampleTime) -> tuple[Spec, Samples, Array | None]:

@@ -7,6 +7,7 @@ publishes it. Nothing is written on the estimator before the end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
@@ -48,7 +49,7 @@ from tracelearn.search.alignment import aligned_view, read_alignments, why_not_a
 from tracelearn.search.attributes import about_choice, about_model, about_samples
 from tracelearn.search.calibration import Calibration
 from tracelearn.search.choice import choose
-from tracelearn.search.data import SearchData, find_time, read_for_search
+from tracelearn.search.data import SearchData, find_time, is_incomplete, read_for_search
 from tracelearn.search.events import Event, Listener
 from tracelearn.search.folds import Folds
 from tracelearn.search.intervals import interval
@@ -223,7 +224,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         n_allowed = n_blas_threads()
         with one_thread():
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
-            series = padded(X)
+            series = padded(X, n_targets=len(y) if np.ndim(y) else None)
             raw = as_raw(series.values, y, sample_weight, confounds)
             resampler_of = partial(self._resampler, padded_along=series.time)
             data = read_for_search(raw, self._reader(), self.random_state, resampler_of=resampler_of)
@@ -372,12 +373,19 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         X, y, _ = unnamed(X, y, spec.modes)
         X = self._aligned(X, groups, "partial_fit")
         self._check_confounds(confounds)
-        raw = as_raw(X, y, sample_weight, confounds, spec.modes)
-        _, samples = read(raw, self._reader().after(spec))
+        series = padded(X, spec.sample_shape, len(y) if np.ndim(y) else None)
+        raw = as_raw(series.values, y, sample_weight, confounds, spec.modes)
         views = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), spec.sample_shape)
         shapes = self._view_shapes()
         shape, penalty = joined_shape_and_penalty(views.transformers, shapes, self.penalty)
-        moments = samples.checked().mapped_rows(views, shape).moments(self.moments_)
+        if raw.in_memory and self.resampler_ is not None and is_incomplete(raw.first_samples(), spec.sample_shape):
+            raw = replace(raw, batches=[(0, self.joined_views(X), *raw.all_targets())], modes=None)
+            reader = replace(self._reader(), tensor_shape=None).after(spec_of_views(spec, shape))
+            _, samples = read(raw, reader)
+            moments = samples.checked().moments(self.moments_)
+        else:
+            _, samples = read(raw, self._reader().after(spec))
+            moments = samples.checked().mapped_rows(views, shape).moments(self.moments_)
         settings = self._settings(self.alpha_, self.ridge_, is_logistic=False, penalty=penalty)
         fitted = fit_linear(moments, spec_of_views(spec, shape), settings)
         self._publish(about_model(tuple(self.views_), views, fitted, spec, shapes))
