@@ -65,7 +65,7 @@ TRANSFORMERS = {
     "derivative": SavitzkyGolay(1, window=3, mode=0, standardize=True),
     "detrending": Detrend(mode=-1),
     "scatter correction": ScatterCorrection(),
-    "scatter correction of derivatives": ScatterCorrection("msc", transformer=SavitzkyGolay(1, window=3)),
+    "multiplicative scatter correction": ScatterCorrection("msc"),
     "second order": SecondOrder(keep=1),
     "second order with lags": SecondOrder(1, keep=2, lags=1, mean=False, shrinkage=0.1),
     "second order of differences": SecondOrder(0, difference=True, reference=None),

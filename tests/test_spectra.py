@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import detrend, savgol_filter
 
-from tracelearn import Detrend, SavitzkyGolay, ScatterCorrection, TensorRegressor
+from tracelearn import Chain, Detrend, SavitzkyGolay, ScatterCorrection, TensorRegressor
 from tracelearn.features import find_smooth_mode
 from tracelearn.features.axes import neighbour_correlation
 from tracelearn.losses import SquaredError
@@ -109,7 +109,7 @@ def test_samples_without_a_size_stay_finite(X):
     [
         lambda mode: SavitzkyGolay(2, mode=mode, standardize=True),
         lambda mode: Detrend(mode=mode),
-        lambda mode: ScatterCorrection("msc", transformer=SavitzkyGolay(1, mode=mode), mode=mode),
+        lambda mode: Chain([SavitzkyGolay(1, mode=mode), ScatterCorrection("msc", mode=mode)]),
     ],
     ids=["derivative", "detrending", "scatter correction"],
 )
@@ -146,11 +146,12 @@ def test_the_smooth_mode_is_the_same_with_a_mode_of_size_one(rng):
 
 
 def test_a_mode_may_be_smooth_by_its_name(rng):
-    X = rng.standard_normal((20, 50, 60))
+    X = rng.standard_normal((20, 50, 9))
     modes = [SimpleNamespace(name=name) for name in ("Wavelength_nm", "place")]
-    assert find_smooth_mode(X, np.ones(20))[0] is None
-    assert find_smooth_mode(X, np.ones(20), modes)[0] == 0
-    assert find_smooth_mode(X[:, :40], np.ones(20), modes)[0] is None  # too few points
+    assert find_smooth_mode(X[..., :8], np.ones(20))[0] is None
+    assert find_smooth_mode(X[..., :8], np.ones(20), modes)[0] == 0
+    assert find_smooth_mode(X[:, :44, :8], np.ones(20), modes)[0] is None  # too few points
+    assert find_smooth_mode(X, np.ones(20), modes)[0] is None  # too many fibres
 
 
 # --- the search ------------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ _MOST_CHANNELS = 128
 # A mode is smooth where it has so many points, and where neighbours are correlated so much.
 _FEWEST_POINTS = 45  # three windows of a default filter
 _LEAST_CORRELATION = 0.8
+_MOST_FIBRES = 8  # signals of more channels are told apart by how these go together, for which there are other views
 _SMOOTH_NAMES = ("wavelength", "wavenumber", "raman shift", "frequency", "time")
 
 
@@ -87,8 +88,9 @@ def times_and_channels(shape: tuple[int, ...], time_axis: Any) -> tuple[int, int
 def find_smooth_mode(T: Array, weight: Array, modes: Sequence[Any] | None = None) -> tuple[int | None, str]:
     """Find the mode along which samples are smooth functions, as spectra are, and say why; None where there is none.
 
-    It has at least 45 points. A mode whose name says so (wavelength, wavenumber, Raman shift, frequency, time) is taken as it is;
-    of others the longest one is looked at, and is smooth where half of its neighbouring points are correlated by .8 or more.
+    It has at least 45 points, and at most eight fibres run along it. A mode whose name says so (wavelength, wavenumber, Raman
+    shift, frequency, time) is taken as it is; another is smooth where half of its neighbouring points are correlated by .8 or
+    more.
 
     Parameters
     ----------
@@ -105,13 +107,18 @@ def find_smooth_mode(T: Array, weight: Array, modes: Sequence[Any] | None = None
     (None, 0)
     """
     shape = tuple(T.shape[1:])
-    for mode, known in enumerate(modes or ()):
-        name = str(known.name).lower().replace("_", " ")
-        if shape[mode] >= _FEWEST_POINTS and any(word in name for word in _SMOOTH_NAMES):
-            return mode, f"mode {mode} is called {known.name}"
-    mode = read_long_mode(None, shape)
-    if shape[mode] < _FEWEST_POINTS:
-        return None, f"no mode of {shape} has {_FEWEST_POINTS} points"
+    long_modes = [
+        mode
+        for mode, length in enumerate(shape)
+        if length >= _FEWEST_POINTS and math.prod(shape) <= _MOST_FIBRES * length
+    ]
+    if not long_modes:
+        return None, f"no mode of {shape} has {_FEWEST_POINTS} points and at most {_MOST_FIBRES} fibres"
+    for mode in long_modes:
+        name = str(modes[mode].name).lower().replace("_", " ") if modes else ""
+        if any(word in name for word in _SMOOTH_NAMES):
+            return mode, f"mode {mode} is called {name}"
+    (mode,) = long_modes  # two modes of 45 points cross more fibres
     correlation = neighbour_correlation(T, weight, mode)
     reason = f"neighbours along mode {mode} are correlated by {correlation:.2f}"
     return (mode if correlation >= _LEAST_CORRELATION else None), reason

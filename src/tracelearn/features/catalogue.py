@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tracelearn.features.base import TensorTransformer
+from tracelearn.features.chain import Chain
 from tracelearn.features.convolutions import Convolutions
 from tracelearn.features.lengths import Lengths
 from tracelearn.features.logarithm import Logarithm
@@ -46,10 +47,7 @@ def default_views(
         views += [
             ("derivative", SavitzkyGolay(1, mode=smooth_mode, standardize=True)),
             ("second_derivative", SavitzkyGolay(2, mode=smooth_mode, standardize=True)),
-            (
-                "derivative_corrected",
-                ScatterCorrection(transformer=SavitzkyGolay(1, mode=smooth_mode), mode=smooth_mode),
-            ),
+            ("derivative_corrected", Chain([SavitzkyGolay(1, mode=smooth_mode), ScatterCorrection(mode=smooth_mode)])),
         ]
     similarities: list[tuple[str, TensorTransformer | None]] = [
         ("similarities", Similarities(kernel="gaussian", standardize=False)),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 from scipy.signal import savgol_filter
+from sklearn.base import OneToOneFeatureMixin
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.errors import refuse
@@ -22,7 +23,7 @@ __all__ = ["SavitzkyGolay"]
 _DROPPED = 1e-10
 
 
-class SavitzkyGolay(LinearTransformer):
+class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
     """Smooth samples along one mode, or take a derivative along it: polynomials are fitted to a window around every point.
 
     The derivative of a spectrum is free of its offset, the second derivative of its slope as well, and both set narrow peaks

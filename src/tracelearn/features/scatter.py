@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from numbers import Integral
 from typing import Any
 
-from sklearn.base import clone
+from sklearn.base import OneToOneFeatureMixin
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
+from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.features.axes import read_long_mode
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.summaries import Summary, squares, summarise
-from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["ScatterCorrection"]
@@ -20,7 +18,7 @@ __all__ = ["ScatterCorrection"]
 _ROUNDING = 1e-12  # of the size of points: a standard deviation that is no larger is none
 
 
-class ScatterCorrection(TensorTransformer):
+class ScatterCorrection(OneToOneFeatureMixin, TensorTransformer):
     """Give every sample one offset and one size along a mode, as spectra have that were scattered alike.
 
     Grains of different size and different lengths of the path of light multiply a spectrum and add to it, whatever it is made
@@ -31,9 +29,6 @@ class ScatterCorrection(TensorTransformer):
     Parameters
     ----------
     method : "snv" or "msc", default="snv"
-    transformer : transformer of this package or None, default=None
-        What samples are transformed by before, such as ``SavitzkyGolay(derivative=1)``; it must keep the modes. Batches end
-        where all samples at once do if it learns nothing from them.
     mode : int or None, default=None
         The mode along which samples are corrected, counted from 0; None is the longest one.
     tensor_shape : sequence of ints, default=None
@@ -42,8 +37,7 @@ class ScatterCorrection(TensorTransformer):
     Attributes
     ----------
     mean_, var_ : arrays of the shape of a sample
-        Mean, with which "msc" compares, and variance of every entry, as ``transformer`` shows it.
-    transformers_ : list of the fitted transformer, or an empty list
+        Mean, with which "msc" compares, and variance of every entry.
     n_samples_seen_ : int, or float with sample weights
     sample_shape_ : tuple of ints
     n_features_in_ : int
@@ -51,7 +45,8 @@ class ScatterCorrection(TensorTransformer):
 
     Examples
     --------
-    >>>     >>> from tracelearn import ScatterCorrection
+    >>> import numpy as np
+    >>> from tracelearn import ScatterCorrection
     >>> spectrum = np.sin(np.linspace(0, 3, 100))
     >>> X = np.stack([spectrum, 2 * spectrum + 1, 0.5 * spectrum - 1])
     >>> Z = ScatterCorrection().fit_transform(X)
@@ -61,50 +56,26 @@ class ScatterCorrection(TensorTransformer):
 
     mean_: Array
     var_: Array
-    transformers_: list[TensorTransformer]
-
-    learns_in_one_pass = False
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "method": [StrOptions({"snv", "msc"})],
-        "transformer": [TensorTransformer, None],
         "mode": [Integral, None],
         "tensor_shape": ["array-like", None],
     }
 
-    def __init__(
-        self, method: str = "snv", *, transformer: Any = None, mode: int | None = None, tensor_shape: Any = None
-    ) -> None:
+    def __init__(self, method: str = "snv", *, mode: int | None = None, tensor_shape: Any = None) -> None:
         self.method = method
-        self.transformer = transformer
         self.mode = mode
         self.tensor_shape = tensor_shape
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
-        """See ``TensorTransformer``: some points to find a size by, of samples that suit the transformer inside."""
-        if shape[read_long_mode(self.mode, shape)] < 3:
-            return "samples have too few points to find their size"
-        return "" if self.transformer is None else self.transformer.why_not(shape, n_samples, positive)
-
-    # --- learning ----------------------------------------------------------------------------------------------------
-
-    def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
-        """Fit the transformer inside, then summarise what it shows."""
-        if earlier is not None:
-            transformers = [copy.copy(view).fit_samples(samples, view) for view in earlier.transformers_]
-        elif self.transformer is None:
-            transformers = []
-        else:
-            unfitted = clone(self.transformer).set_params(tensor_shape=self.tensor_shape)
-            transformers = [unfitted.set_output(transform="default").fit_samples(samples)]
-        fitted = copy.copy(self)
-        fitted.publish({"transformers_": transformers})
-        summary = samples.total(fitted.summarise_tensors, self.numbers_per_sample)
-        return {"transformers_": transformers, **self.attributes_after(summary, samples.shape, earlier)}
+        """See ``TensorTransformer``: some points to find a size by."""
+        few = shape[read_long_mode(self.mode, shape)] < 3
+        return "samples have too few points to find their size" if few else ""
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Sum entries and their squares, as the transformer inside shows them."""
-        return summarise(self._shown(as_dtype(T, widest(T)["dtype"])), weight, squares)
+        """Sum entries and their squares."""
+        return summarise(T, weight, squares)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return mean and variance of every entry."""
@@ -115,12 +86,9 @@ class ScatterCorrection(TensorTransformer):
         weight = float(self.n_samples_seen_)
         return Summary(weight, self.mean_, [weight * self.var_], squares)
 
-    # --- applying ----------------------------------------------------------------------------------------------------
-
     def transform_tensors(self, T: Array) -> Array:
         """Subtract the offset of every fibre, and divide by its size."""
         xp = array_namespace(T)
-        T = self._shown(T)
         axis = 1 + read_long_mode(self.mode, tuple(T.shape[1:]))
         _, size, variate = _normal_variate(T, axis)
         if self.method == "snv":
@@ -131,12 +99,6 @@ class ScatterCorrection(TensorTransformer):
         is_comparable = xp.abs(correlation) > _ROUNDING
         safe = xp.where(is_comparable, correlation, xp.ones_like(correlation))
         return level + variate * xp.where(is_comparable, size_of_reference / safe, size)
-
-    def _shown(self, T: Array) -> Array:
-        """Transform tensors by the transformer inside, if there is one."""
-        for view in self.transformers_:
-            T = view.transform_tensors(T)
-        return T
 
 
 def _normal_variate(T: Array, axis: int) -> tuple[Array, Array, Array]:
