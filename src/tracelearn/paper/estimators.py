@@ -68,11 +68,24 @@ def _is_online(model: _PaperModel) -> bool:
     return True
 
 
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """Samples and targets as they were read."""
+
+    rows: Array  # (n, p)
+    Y: Array  # (n, K), classes coded as -1 and 1
+    shape: tuple[int, ...]  # of a sample
+    feature_names: Any
+    classes: Array | None  # None for numbers
+    is_single: bool  # whether the targets are one column of numbers
+
+
 class _PaperModel(BaseEstimator):
     """What regressor and classifier share: everything but the reading of targets and the meaning of scores."""
 
     moments_: Moments
-    _models: list[Iterate]
+    classes_: Array
+    _models: list[Iterate]  # of each target, from which an online algorithm goes on
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "algorithm": [StrOptions(set(ALGORITHMS))],
@@ -136,63 +149,78 @@ class _PaperModel(BaseEstimator):
     def fit_steps(self, X: Any, y: Any = None) -> Iterator[Self]:
         """Learn as ``fit`` does, and yield this model after every iteration, or every update of an online algorithm."""
         self._validate_params()
-        rows, Y = self._read(X, y, reset=True)
-        if hasattr(self, "moments_"):
-            del self.moments_
-        return self._steps(rows, Y)
+        return self._steps(self._read(X, y, reset=True), None, None)
 
     def _partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Go on with the samples of an online algorithm, or begin with them."""
         self._validate_params()
-        for _ in self._steps(*self._read(X, y, reset=not hasattr(self, "moments_"), classes=classes)):
+        past = getattr(self, "moments_", None)
+        batch = self._read(X, y, reset=past is None, classes=classes)
+        for _ in self._steps(batch, past, None if past is None else self._models):
             pass
         return self
 
-    def _steps(self, rows: Array, Y: Array) -> Iterator[Self]:
+    def _steps(self, samples: _Samples, past: Moments | None, models: list[Iterate] | None) -> Iterator[Self]:
+        """Run the algorithm from where it ended, if it did; yield this model after every iteration or update."""
         inner, feed = ALGORITHMS[self.algorithm].inner, ALGORITHMS[self.algorithm].feed
         constants = Constants(inner, self.lam, self.beta, self.gamma, self.eps1, self.eps2, self.inner_iter)
-        options: dict[str, Any] = {"fit_intercept": self.fit_intercept}
+        rows, Y, shape = samples.rows, samples.Y, samples.shape
         if feed == "batch":
-            past = Moments.of(rows, Y)
-            runs = [algorithm1(one, self.sample_shape_, constants, **options) for one in _targets(past)]
-            models: list[Any] = [None] * len(runs)
+            runs = [
+                algorithm1(target, shape, constants, fit_intercept=self.fit_intercept)
+                for target in _targets(Moments.of(rows, Y))
+            ]
+            iterates: list[Any] = [None] * len(runs)
             for _ in range(self.max_iter or 1000):
-                models = [next(run, model) for run, model in zip(runs, models, strict=True)]
-                yield self._keep(models)
+                iterates = [next(run, last) for run, last in zip(runs, iterates, strict=True)]
+                yield self._publish(samples, iterates, None)
                 if self.converged_:
                     return
             return
-        options["max_iter"] = self.max_iter or 10
         size = 1 if feed == "online" else self.batch_size
         for begin in range(0, rows.shape[0], size):
-            batch = rows[begin : begin + size, ...], Y[begin : begin + size, ...]
-            if hasattr(self, "moments_"):
-                past, models = self.moments_.updated(*batch), self._models
-            else:
-                past, models = Moments.of(*batch), [None] * Y.shape[1]
-            updates = zip(_targets(past), models, strict=True)
-            models = [converge(one, self.sample_shape_, constants, model, **options) for one, model in updates]
-            self.moments_, self._models = past, models
-            yield self._keep(models)
+            X, y = rows[begin : begin + size, ...], Y[begin : begin + size, ...]
+            past = Moments.of(X, y) if past is None else past.updated(X, y)
+            starts: list[Any] = models or [None] * Y.shape[1]
+            models = [
+                converge(
+                    target, shape, constants, start, max_iter=self.max_iter or 10, fit_intercept=self.fit_intercept
+                )
+                for target, start in zip(_targets(past), starts, strict=True)
+            ]
+            yield self._publish(samples, models, past)
 
-    def _keep(self, models: list[Iterate]) -> Self:
-        self.coef_, self.intercept_ = self._shaped(models)
+    def _publish(self, samples: _Samples, models: list[Iterate], past: Moments | None) -> Self:
+        """Write the fitted attributes, which nothing else does: of the samples, the models of all targets, and their past."""
+        self.sample_shape_ = samples.shape
+        self.n_features_in_ = math.prod(samples.shape)
+        if samples.feature_names is not None:
+            self.feature_names_in_ = samples.feature_names
+        if samples.classes is not None:
+            self.classes_ = samples.classes
+        if past is not None:
+            self.moments_ = past
+        elif hasattr(self, "moments_"):  # of an online algorithm that was fitted before
+            del self.moments_
+        self._models = models
+        W = array_namespace(models[0].W).stack([model.W for model in models])
+        b = move_to(np.array([model.b for model in models]), W, W.dtype)
+        self.coef_ = models[0].W if samples.is_single else W
+        self.intercept_ = models[0].b if samples.is_single else b
         self.n_iter_ = max(model.n_iter for model in models)
         self.n_seen_ = int(models[0].n_seen)
         self.converged_ = all(model.converged for model in models)
         return self
 
-    def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> tuple[Array, Array]:
+    def _read(self, X: Any, y: Any, *, reset: bool, classes: Any = None) -> _Samples:
+        """Check samples and targets, which must be like those before unless all begins anew."""
         if not reset:
             check_place(X, self.moments_.x_mean, f"{type(self).__name__}.partial_fit()")
-        samples = self._rows(X, reset=reset)
-        Y = self._read_targets(y, samples.rows, reset, classes)
-        check_range(samples.rows, "X")
+        read = self._rows(X, reset=reset)
+        Y, labels, is_single = self._read_targets(y, read.rows, reset, classes)
+        check_range(read.rows, "X")
         check_range(Y, "y")
-        self.sample_shape_ = samples.sample_shape
-        self.n_features_in_ = math.prod(samples.sample_shape)
-        if samples.feature_names is not None:
-            self.feature_names_in_ = samples.feature_names
-        return samples.rows, Y
+        return _Samples(read.rows, Y, read.sample_shape, read.feature_names, labels, is_single)
 
     def _rows(self, X: Any, *, reset: bool) -> Rows:
         """Check samples, which must be like those before unless all begins anew."""
@@ -212,12 +240,9 @@ class _PaperModel(BaseEstimator):
         coef = array_namespace(self.coef_).reshape(self.coef_, (-1, rows.shape[1]))
         return as_dtype(rows, coef.dtype) @ coef.T + self.intercept_
 
-    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> Array:
+    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> tuple[Array, Array | None, bool]:
+        """Return coded targets (n, K), the classes if they are labels, and whether they are a single column of numbers."""
         raise NotImplementedError
-
-    def _shaped(self, models: list[Iterate]) -> tuple[Array, Any]:
-        W = array_namespace(models[0].W).stack([model.W for model in models])
-        return W, move_to(np.array([model.b for model in models]), W, W.dtype)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -285,8 +310,6 @@ class PaperRegressor(MultiOutputMixin, RegressorMixin, _PaperModel):
     (200, 10, (4, 3, 2))
     """
 
-    _single: bool  # whether y has one axis
-
     @available_if(_is_online)
     def partial_fit(self, X: Any, y: Any) -> Self:
         """Learn from more samples, one at a time or in batches of ``batch_size`` (Algorithm 2)."""
@@ -295,20 +318,16 @@ class PaperRegressor(MultiOutputMixin, RegressorMixin, _PaperModel):
     def predict(self, X: Any) -> Array:
         """Predict a target for each sample."""
         scores = self._scores(X)
-        return scores[:, 0] if self._single else scores
+        return scores[:, 0] if self.coef_.ndim == len(self.sample_shape_) else scores
 
-    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> Array:
+    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> tuple[Array, Array | None, bool]:
         Y = read_targets(y, rows)
         columns = Y[:, None] if Y.ndim == 1 else Y
         if not reset and columns.shape[1] != self.moments_.n_targets:
             raise ValueError(
                 f"Expected y of {self.moments_.n_targets} targets as in the first batch, got {columns.shape[1]}."
             )
-        self._single = Y.ndim == 1
-        return columns
-
-    def _shaped(self, models: list[Iterate]) -> tuple[Array, Any]:
-        return (models[0].W, models[0].b) if self._single else super()._shaped(models)
+        return columns, None, Y.ndim == 1
 
 
 class PaperClassifier(ClassifierMixin, _PaperModel):
@@ -333,8 +352,6 @@ class PaperClassifier(ClassifierMixin, _PaperModel):
     (200, (1, 4, 3, 2))
     """
 
-    classes_: Array
-
     @available_if(_is_online)
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
         """Learn from more samples, one at a time or in batches of ``batch_size`` (Algorithm 2).
@@ -356,11 +373,12 @@ class PaperClassifier(ClassifierMixin, _PaperModel):
         """Predict the label of each sample."""
         return labels_of(self.decision_function(X), self.classes_)
 
-    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> Array:
+    def _read_targets(self, y: Any, rows: Array, reset: bool, classes: Any) -> tuple[Array, Array | None, bool]:
         if not reset:
             if classes is not None and not np.array_equal(classes, to_numpy(self.classes_)):
-                known = to_numpy(self.classes_).tolist()
-                raise ValueError(f"Expected the classes of the first call, {known}, got {classes.tolist()}.")
+                first = to_numpy(self.classes_).tolist()
+                raise ValueError(f"Expected the classes of the first call, {first}, got {classes.tolist()}.")
             classes = self.classes_
-        y, self.classes_ = read_labels(y, rows, classes)
-        return SquaredError().encode(as_dtype(move_to(y[:, None] == self.classes_[None, :], rows), rows.dtype))
+        y, labels = read_labels(y, rows, classes)
+        codes = SquaredError().encode(as_dtype(move_to(y[:, None] == labels[None, :], rows), rows.dtype))
+        return codes, labels, False
