@@ -1,5 +1,7 @@
 """The stages of a search, each alone: folds, paths, shares of views, losses of classes, calibration."""
 
+import inspect
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +10,14 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn import (
+    TensorClassifier,
+    TensorRegressor,
+    TraceNormClassifier,
+    TraceNormClassifierCV,
+    TraceNormRegressor,
+    TraceNormRegressorCV,
+)
 from tracelearn.datasets import make_low_rank_regression
 from tracelearn.losses import LOSSES
 from tracelearn.search.calibration import calibrate
@@ -37,6 +46,13 @@ def split(X, y, folds, *, classes=False, weight=None, loss="squared_error", **op
     confounds = options.pop("confounds", None)
     targets = Targets(codes, weight, loss, classes, confounds=confounds, **options)
     return split_samples(X.reshape(len(X), -1), X.shape[1:], targets, folds)
+
+
+@pytest.mark.parametrize("kind", [TensorClassifier, TensorRegressor, TraceNormClassifierCV, TraceNormRegressorCV])
+def test_every_parameter_is_written_out_on_the_page_of_its_class(kind):
+    page = inspect.getdoc(kind).split("Parameters\n----------\n")[1].split("\n\n")[0]
+    entries = re.findall(r"^(\w+) : .*\n    \S", page, flags=re.MULTILINE)  # a name, its kind, and words
+    assert entries == list(inspect.signature(kind).parameters)
 
 
 # --- folds ---------------------------------------------------------------------------------------------------------------

@@ -696,12 +696,17 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
     time_axis : int, name of a mode, "auto" or None, default="auto"
         The mode of a sample that is time, for the views of "auto"; "auto" takes the mode that is called time, or one that is
         long enough and has few enough channels. None: there is none.
-    loss, penalty, fit_intercept, tensor_shape, tol, max_iter, keep_moments, verbose
-        As in ``TraceNormRegressor``. Other losses than the squared one see the samples as they are, unless one view is named.
+    loss : {"squared_error", "huber", "poisson"} or object, default="squared_error"
+        Other losses than the squared one see the samples as they are, unless one view is named. "huber" is linear for residuals
+        beyond 1.35, in units of y; "poisson" is for counts, with a log link. An object is any other ``tracelearn.losses.Loss``.
+    penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
+        "overlapped" gives low rank in every mode at once, the latent norms a sum of tensors of low rank in one mode each. An
+        object is an atom of ``tracelearn.penalties`` or a sum of them.
     alphas : int or array, default=12
         Number of alphas of the trace norm, from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the
         alphas.
     eps : float, default=1e-3
+        The smallest alpha of the grid, as a share of the largest.
     cv : int, splitter or iterable, default=5
         As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them. With a number, searches of thousands of
         samples with thousands of entries use some samples, drawn at random; the last fit uses all.
@@ -717,6 +722,19 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         Number of views and folds to try at the same time, in threads. None: as many as BLAS is allowed.
     random_state : int, RandomState or None, default=0
         What shuffles folds and draws samples. The order of the rows decides nothing.
+    fit_intercept : bool, default=True
+        The intercept is never penalised.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
+    tol : float, default=1e-6
+        Relative duality gap of the last fit.
+    max_iter : int, default=1000
+        Most iterations for each alpha, and of the last fit.
+    keep_moments : bool, default=False
+        Whether ``fit`` keeps ``moments_`` of the samples as the chosen views show them, with which ``partial_fit`` goes on.
+        Squared loss only.
+    verbose : int, default=0
+        1 reports what is tried and chosen, 2 also the duality gap during the last fit.
 
     Attributes
     ----------
@@ -841,17 +859,61 @@ class TensorClassifier(ClassifierMixin, TensorSearch):
 
     Parameters
     ----------
-    views, align, time_axis, penalty, alphas, eps, cv, one_standard_error, max_time, n_jobs, random_state, fit_intercept, \
-tensor_shape, tol, max_iter, keep_moments, verbose
-        As in ``TensorRegressor``.
+    views : "auto", transformer, or list of transformers or of (name, transformer) pairs, default="auto"
+        What is tried. "auto" is all that suits the samples; None and "passthrough" are the samples as they are. Transformers of
+        this package see tensors, all others flat samples; those that learn from targets are fitted inside each fold. Names are
+        those of pairs, else of ``sklearn.pipeline.make_union``.
+    align : "auto", None, transformer, or list of transformers or of (name, transformer) pairs, default="auto"
+        What the samples of each group, a person or a device, may be aligned by before all views, where ``fit`` is given
+        ``groups``: each group by its own samples without their targets, see ``PerGroup``. It is taken only where groups that
+        are held out whole confirm it, and ``predict`` then needs groups, too, or a model that is ``adapted`` to a new one.
+        "auto" whitens channels, or standardizes them. None: nothing is tried.
+    time_axis : int, name of a mode, "auto" or None, default="auto"
+        The mode of a sample that is time, for the views of "auto"; "auto" takes the mode that is called time, or one that is
+        long enough and has few enough channels. None: there is none.
     loss : {"auto", "squared_error", "log_loss", "squared_hinge"} or object, default="auto"
         "auto" is the squared loss, and also tries logistic regression on the chosen views, and a map between the scores of all
         classes (``class_map_``). One is chosen if it lowers the held-out log-loss by more than two standard errors over the
-        folds.
+        folds. Other losses than the squared one see the samples as they are, unless one view is named.
+    penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
+        "overlapped" gives low rank in every mode at once, the latent norms a sum of tensors of low rank in one mode each. An
+        object is an atom of ``tracelearn.penalties`` or a sum of them.
+    alphas : int or array, default=12
+        Number of alphas of the trace norm, from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the
+        alphas.
+    eps : float, default=1e-3
+        The smallest alpha of the grid, as a share of the largest.
+    cv : int, splitter or iterable, default=5
+        As in scikit-learn; give ``groups`` to ``fit`` for splitters that need them. With a number, searches of thousands of
+        samples with thousands of entries use some samples, drawn at random; the last fit uses all.
     scoring : str or callable, default=None
         The selection criterion. None is the variance of the coded classes that held-out scores explain, after an affine
         calibration.
+    one_standard_error : bool, default=False
+        Choose the largest strength whose score is within one standard error of the best: a simpler model of about the same
+        score.
+    max_time : float, default=None
+        Seconds after which the search ends with the best model so far, fitted to all samples and certified. The first
+        Ctrl-C does the same, with a warning; a second one stops at once.
+    n_jobs : int, default=None
+        Number of views and folds to try at the same time, in threads. None: as many as BLAS is allowed.
+    random_state : int, RandomState or None, default=0
+        What shuffles folds and draws samples. The order of the rows decides nothing.
     class_weight : dict or "balanced", default=None
+        What the samples of each class weigh besides ``sample_weight``. "balanced" gives all classes the same total weight.
+    fit_intercept : bool, default=True
+        The intercept is never penalised.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
+    tol : float, default=1e-6
+        Relative duality gap of the last fit.
+    max_iter : int, default=1000
+        Most iterations for each alpha, and of the last fit.
+    keep_moments : bool, default=False
+        Whether ``fit`` keeps ``moments_`` of the samples as the chosen views show them, with which ``partial_fit`` goes on.
+        Squared loss only.
+    verbose : int, default=0
+        1 reports what is tried and chosen, 2 also the duality gap during the last fit.
 
     Attributes
     ----------

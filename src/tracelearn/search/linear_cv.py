@@ -338,12 +338,20 @@ class TraceNormRegressorCV(MultiOutputMixin, PredictsNumbers, LinearCV):
     alphas : int or array, default=30
         Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
     eps : float, default=1e-3
+        The smallest alpha of the grid, as a share of the largest.
     ridges : sequence of floats, default=(0.0,)
         Strengths of the squared norm to try.
     mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default=None
         "auto" tries equal weights and each mode alone (order 3 and above, overlapped norm). None is equal weights.
-    loss, penalty, target_mode, scaling, fit_intercept, tensor_shape, tol, max_iter, verbose
+    loss : {"squared_error", "huber", "poisson"} or object, default="squared_error"
         As in ``TraceNormRegressor``.
+    penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
+        "overlapped" gives low rank in every mode at once, the latent norms a sum of tensors of low rank in one mode each. An
+        object is an atom of ``tracelearn.penalties`` or a sum of them.
+    target_mode : bool, default=False
+        Whether the targets form one more mode of one weight tensor, so that they share subspaces.
+    scaling : "modes" or None, default=None
+        "modes" divides every entry by a product of one scale for each mode before it is penalised, which does not change ranks.
     cv : int, splitter or iterable, default=5
         As in scikit-learn; a number means shuffled folds. Give ``groups`` to ``fit`` to hold them out whole.
     scoring : str or callable, default=None
@@ -354,6 +362,16 @@ class TraceNormRegressorCV(MultiOutputMixin, PredictsNumbers, LinearCV):
         Number of folds to solve at the same time, in threads, where they are not one batch anyway.
     random_state : int, RandomState or None, default=0
         What shuffles the folds.
+    fit_intercept : bool, default=True
+        The intercept is never penalised.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
+    tol : float, default=1e-6
+        Relative duality gap of the fit to all samples.
+    max_iter : int, default=1000
+        Most iterations for each alpha, and of the fit to all samples.
+    verbose : int, default=0
+        1 reports choices and results, 2 also the duality gap during the fit.
 
     Attributes
     ----------
@@ -400,13 +418,46 @@ class TraceNormClassifierCV(PredictsLabels, LinearCV):
 
     Parameters
     ----------
-    alphas, eps, ridges, mode_weights, cv, one_standard_error, n_jobs, random_state
-        As in ``TraceNormRegressorCV``.
-    loss, penalty, target_mode, scaling, class_weight, fit_intercept, tensor_shape, tol, max_iter, verbose
+    alphas : int or array, default=30
+        Number of alphas on a grid from ``alpha_max``, where all weights are zero, down to ``eps`` times it; or the alphas.
+    eps : float, default=1e-3
+        The smallest alpha of the grid, as a share of the largest.
+    ridges : sequence of floats, default=(0.0,)
+        Strengths of the squared norm to try.
+    mode_weights : "auto", None, one sequence of weights, or a list of such candidates, default=None
+        "auto" tries equal weights and each mode alone (order 3 and above, overlapped norm). None is equal weights.
+    loss : {"squared_error", "log_loss", "squared_hinge"} or object, default="squared_error"
         As in ``TraceNormClassifier``.
+    penalty : {"overlapped", "latent", "scaled_latent"} or object, default="overlapped"
+        "overlapped" gives low rank in every mode at once, the latent norms a sum of tensors of low rank in one mode each. An
+        object is an atom of ``tracelearn.penalties`` or a sum of them.
+    target_mode : bool, default=False
+        Whether the classes form one more mode of one weight tensor, so that they share subspaces.
+    scaling : "modes" or None, default=None
+        "modes" divides every entry by a product of one scale for each mode before it is penalised, which does not change ranks.
+    class_weight : dict or "balanced", default=None
+        What the samples of each class weigh besides ``sample_weight``. "balanced" gives all classes the same total weight.
+    cv : int, splitter or iterable, default=5
+        As in scikit-learn; a number means shuffled folds. Give ``groups`` to ``fit`` to hold them out whole.
     scoring : str or callable, default=None
         The selection criterion. None is the variance of the coded classes that held-out scores explain, after an affine
         calibration.
+    one_standard_error : bool, default=False
+        Choose the largest alpha whose score is within one standard error of the best: a simpler model of about the same score.
+    n_jobs : int, default=None
+        Number of folds to solve at the same time, in threads, where they are not one batch anyway.
+    random_state : int, RandomState or None, default=0
+        What shuffles the folds.
+    fit_intercept : bool, default=True
+        The intercept is never penalised.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
+    tol : float, default=1e-6
+        Relative duality gap of the fit to all samples.
+    max_iter : int, default=1000
+        Most iterations for each alpha, and of the fit to all samples.
+    verbose : int, default=0
+        1 reports choices and results, 2 also the duality gap during the fit.
 
     Attributes
     ----------
