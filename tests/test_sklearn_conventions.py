@@ -80,6 +80,15 @@ def test_a_notebook_shows_the_name_the_parameters_and_whether_it_is_fitted(name)
     assert set(model._repr_mimebundle_()) == {"text/plain", "text/html"}
 
 
+def test_a_notebook_shows_what_a_search_found():
+    model = TensorRegressor([("<raw>", None), ("reduced", ModePCA(2))], alphas=3, cv=2).fit(X, y)
+    for page in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
+        answer = page.rsplit("<p>", 1)[1]
+        for words in (f"alpha {model.alpha_:.3g}", f"score {model.best_score_:.3f} ±", f"gap {model.dual_gap_:.1g}"):
+            assert words in answer
+        assert all(name.replace("<", "&lt;").replace(">", "&gt;") in answer for name in model.views_)
+
+
 @every
 def test_no_link_leads_to_documentation_of_scikit_learn_that_is_not_there(name):
     page = clone(ALL[name][0]).fit(X, ALL[name][1])._repr_html_()

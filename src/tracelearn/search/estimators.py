@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from html import escape
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -408,6 +409,26 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
                 delattr(self, name)
         for name, value in attributes.items():
             setattr(self, name, value)
+
+    # --- in a notebook -----------------------------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + self._answer_in_html()
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**options)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._answer_in_html()
+        return bundle
+
+    def _answer_in_html(self) -> str:
+        """Write what was found in one line below scikit-learn's tables, which cut the names of views."""
+        if not hasattr(self, "views_"):
+            return ""
+        return (
+            f"<p>{escape(' + '.join(self.views_))}: alpha {self.alpha_:.3g}, ridge {self.ridge_:.3g}, held-out score "
+            f"{self.best_score_:.3f} ± {self.best_score_se_:.3f}, duality gap {self.dual_gap_:.1g}</p>"
+        )
 
     # --- the model ---------------------------------------------------------------------------------------------------
 
