@@ -4,13 +4,17 @@ import numpy as np
 import pytest
 
 from tracelearn import (
+    SecondOrder,
     TensorClassifier,
     TensorRegressor,
     TraceNormClassifier,
     TraceNormClassifierCV,
     TraceNormRegressor,
     open_source,
+    save,
 )
+from tracelearn.cli import main
+from tracelearn.datasets import make_persons
 from tracelearn.inference import bootstrap, compare, decode_over_time, map_test, permutation_test, searchlight
 from tracelearn.report import model_page
 
@@ -130,6 +134,48 @@ def test_a_page_takes_what_fit_takes(holder, data, tmp_path):
     given = arguments(holder, data, tmp_path)
     model = TraceNormClassifier(0.1).fit(*given)
     assert f"Of {N} samples" in " ".join(model_page(model, *given).split())
+
+
+@pytest.fixture(scope="module")
+def aligned():
+    """A search that aligns samples by person, and the samples."""
+    X, label, person, *_ = make_persons(8, 20, mixing=0.6, gain=1.5, random_state=0)
+    model = TensorClassifier(views=[SecondOrder()], alphas=3).fit(X, label, groups=person)
+    assert model.alignment_ is not None
+    return model, X, label, person
+
+
+def test_a_search_that_aligns_by_group_predicts_files_with_the_name_of_the_groups(aligned, tmp_path):
+    model, X, label, person = aligned
+    np.savez(tmp_path / "d.npz", X=X, label=label, person=person)
+    predicted = model.predict(X, groups=person)
+    np.testing.assert_array_equal(model.predict(tmp_path / "d.npz", groups="person"), predicted)
+    assert model.score(tmp_path / "d.npz", "label", groups="person") == np.mean(predicted == label)
+    page = " ".join(model_page(model, tmp_path / "d.npz", "label", groups="person").split())
+    assert "aligned by group" in page
+    assert "Samples of each group were aligned by" in page
+
+
+def test_commands_predict_with_a_search_that_aligns_by_group(aligned, tmp_path, capsys):
+    pytest.importorskip("typer")
+    model, X, label, person = aligned
+    data, file, out = (str(tmp_path / name) for name in ("d.npz", "model", "found.npy"))
+    np.savez(data, X=X, label=label, person=person)
+    save(model, file)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main(list(arguments))
+        return left.value.code, capsys.readouterr().err
+
+    code, err = run("predict", file, data, "--out", out)
+    assert code == 2
+    assert err.startswith("tracelearn: Expected --groups with a model that aligns samples by group, got none")
+    assert run("predict", file, data, "--groups", "person", "--out", out) == (0, "")
+    np.testing.assert_array_equal(np.load(out), model.predict(X, groups=person))
+    page = str(tmp_path / "page")
+    asked = ("--data", data, "--target", "label", "--groups", "person", "--html", page)
+    assert run("inspect", file, *asked) == (0, "")
 
 
 def test_names_that_are_not_there_are_one_sentence(data, tmp_path):

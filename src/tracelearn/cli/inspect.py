@@ -13,6 +13,7 @@ from tracelearn.cli.progress import Bar, sparkline
 from tracelearn.cli.shared import (
     AsJson,
     Confounds,
+    Groups,
     Html,
     Input,
     ModeNames,
@@ -142,7 +143,7 @@ def _evaluate(model: Any, inputs: Input, *, quiet: bool) -> Any:
 
     confounds, source = inputs.read_confounds(), inputs.open()
     with Bar(quiet=quiet) as bar:
-        predictions = predict_all(model, source, bar, confounds=confounds)
+        predictions = predict_all(model, source, bar, confounds=confounds, groups=inputs.read_groups(source))
     if predictions.truth is None:
         raise missing_targets(inputs.data)
     return Evaluation(predictions.compared(model), f"{len(predictions.truth):,} samples in {Path(inputs.data).name}")
@@ -162,6 +163,7 @@ def inspect_command(
     ] = None,
     samples: Annotated[str, typer.Option(help="Name of the samples in the file of --data.")] = "X",
     target: Annotated[str, typer.Option(help="Name of the targets in the file of --data, or another file.")] = "y",
+    groups: Groups = None,
     confounds: Confounds = None,
     mode_names: ModeNames = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of the page if it is there.")] = False,
@@ -169,7 +171,7 @@ def inspect_command(
     reading: dict[str, Any],
 ) -> None:
     """Show a model: its parameters, its weights and its duality gap."""
-    inputs = Input(data, samples, target, reading, confounds=confounds) if data else None
+    inputs = Input(data, samples, target, reading, groups, confounds) if data else None
     check_out(html, "page", force=force, option="--html", inputs=(model, *(inputs.files if inputs else ())))
     refuse(
         inputs is not None and html is None,

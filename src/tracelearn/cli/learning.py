@@ -19,7 +19,7 @@ from tracelearn.arrays.array_api import available_memory, within_limit
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.cli.mistakes import telling
 from tracelearn.cli.progress import Bar
-from tracelearn.cli.shared import as_text, check_label_memory, targets_of
+from tracelearn.cli.shared import aligns_by_group, as_text, check_label_memory, targets_of
 from tracelearn.errors import refuse
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
@@ -99,9 +99,10 @@ class Dataset:
         """Predict some samples, in their order in the file."""
         if isinstance(self.X, Source):
             return np.concatenate([model.predict(X) for X, _ in _Rows(self.X, self.y, rows)])
-        if self.confounds is None:
-            return np.asarray(model.predict(self.X[rows]))
-        return np.asarray(model.predict(self.X[rows], confounds=self.confounds[rows]))
+        others = {} if self.confounds is None else {"confounds": self.confounds[rows]}
+        if aligns_by_group(model) and self.groups is not None:
+            others["groups"] = self.groups[rows]
+        return np.asarray(model.predict(self.X[rows], **others))
 
     def cleaned(self, train: NDArray[Any]) -> Dataset:
         """Regress confounds out of all samples, as learned from some: for models that know none."""
@@ -271,6 +272,8 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
     """Fit and score a model; return it, the facts, and how it did on held-out samples."""
     began = time.perf_counter()
     _make_room()
+    if isinstance(data.X, Source) and hasattr(model, "align"):
+        model = clone(model).set_params(align=None)  # all samples of a group are aligned together, in memory
     with few_threads(data.X):
         bar.show("fitting")
         with telling("the fit to all samples"):

@@ -17,8 +17,10 @@ from tracelearn.cli.progress import Bar
 from tracelearn.cli.shared import (
     Confounds,
     Data,
+    Groups,
     Input,
     Samples,
+    aligns_by_group,
     as_text,
     check_file,
     check_label_memory,
@@ -81,9 +83,15 @@ def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDAr
 
 
 def predict_all(
-    model: Any, source: Any, bar: Any, *, proba: bool = False, confounds: NDArray[Any] | None = None
+    model: Any,
+    source: Any,
+    bar: Any,
+    *,
+    proba: bool = False,
+    confounds: NDArray[Any] | None = None,
+    groups: NDArray[Any] | None = None,
 ) -> Predictions:
-    """Predict block by block, so that the samples need not fit in memory."""
+    """Predict block by block, so that the samples need not fit in memory; those of a group that is aligned need to."""
     method = "predict_proba" if proba else "decision_function"
     expected, got = (0 if a is None else a.shape[-1] for a in (getattr(model, "confound_coef_", None), confounds))
     refuse(
@@ -100,13 +108,22 @@ def predict_all(
     )
     check_file_modes(source.modes, getattr(model, "modes_", None))
     check_label_memory(np.asarray(getattr(model, "classes_", ())), source.n_samples)
+    blocks = source.batches()
+    if aligns_by_group(model):
+        refuse(
+            groups is None, "Expected --groups with a model that aligns samples by group, got none: name their column."
+        )
+        samples, targets, _ = zip(*blocks, strict=True)
+        blocks = [(np.concatenate(samples), None if targets[0] is None else np.concatenate(targets), None)]
     predictions, scores, truths, count = [], [], [], 0
-    for X, y, _ in bar.follow("predicting", source.batches(), source.n_samples):
-        confounds_of_block = () if confounds is None else (confounds[count : count + len(X)],)
+    for X, y, _ in bar.follow("predicting", blocks, source.n_samples):
+        others: dict[str, Any] = {} if confounds is None else {"confounds": confounds[count : count + len(X)]}
+        if aligns_by_group(model):
+            others["groups"] = groups
         count += len(X)
-        predictions.append(np.asarray(model.predict(X, *confounds_of_block)))
+        predictions.append(np.asarray(model.predict(X, **others)))
         if hasattr(model, method):
-            scores.append(np.asarray(getattr(model, method)(X, *confounds_of_block)))
+            scores.append(np.asarray(getattr(model, method)(X, **others)))
         if y is not None:
             truths.append(np.asarray(y))
     return Predictions(
@@ -173,6 +190,7 @@ def predict_command(
     target: Annotated[
         str | None, typer.Option(help="Name of the targets in the file, or another file, to compare with.")
     ] = None,
+    groups: Groups = None,
     confounds: Confounds = None,
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions: .npy, .npz or .csv.", show_default="CSV, printed")
@@ -190,16 +208,17 @@ def predict_command(
         out is not None and out.suffix.lower() not in _SUFFIXES,
         f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.",
     )
-    inputs = Input(data, samples, target, reading, confounds=confounds)
+    inputs = Input(data, samples, target, reading, groups, confounds)
     check_out(out, "predictions", force=force, inputs=(model, *inputs.files))
     check_file(model)
     source = inputs.open()
+    grouping = inputs.read_groups(source)
     confounding = inputs.read_confounds()
     loaded = load_to_predict(model)
     from tracelearn.io.writing import write_atomically
 
     with Bar(quiet=quiet) as bar, using(model):
-        predictions = predict_all(loaded, source, bar, proba=proba, confounds=confounding)
+        predictions = predict_all(loaded, source, bar, proba=proba, confounds=confounding, groups=grouping)
     result = f"{len(predictions.prediction):,} samples predicted"
     if predictions.truth is not None:
         result += ", {} {:.4f}".format(*predictions.compared(loaded).headline)

@@ -41,6 +41,7 @@ __all__ = [
     "Samples",
     "Target",
     "TaskName",
+    "aligns_by_group",
     "as_text",
     "check_apart",
     "check_file",
@@ -181,6 +182,11 @@ def write_page(html: Path, facts: Any, evaluation: Any, study: Any, model: Path,
         command=printable(shlex.join(["tracelearn", *context.obj])),
     )
     write_atomically(html, render(facts, evaluation, study, origin).encode("utf-8", "backslashreplace"))
+
+
+def aligns_by_group(model: Any) -> bool:
+    """Tell whether a model aligns samples by group, and so predicts all samples of a group together."""
+    return getattr(model, "alignment_", None) is not None
 
 
 def read_alpha(text: str) -> float | None:

@@ -15,7 +15,7 @@ from tracelearn.report.page import render
 from tracelearn.report.result import result_page, write_result_page
 from tracelearn.report.scores import Evaluation, compare
 from tracelearn.report.words import Study
-from tracelearn.samples.by_name import with_targets
+from tracelearn.samples.by_name import with_groups, with_targets
 from tracelearn.samples.samples import unnamed
 
 __all__ = ["Study", "model_page", "result_page", "what_was_found", "write_model_page", "write_result_page"]
@@ -26,6 +26,7 @@ def model_page(
     X: Any = None,
     y: Any = None,
     *,
+    groups: Any = None,
     mode_names: Any = None,
     coordinates: Any = None,
     units: Any = None,
@@ -40,6 +41,8 @@ def model_page(
     X, y : arrays, or a file and the name of its targets, default=None
         Samples that the model has not seen, with their targets: the page then shows how well it predicts them. Epochs of MNE
         bring their events as targets; of a file or a table y is the name of the targets in it.
+    groups : array of shape (n_samples,) or the name of a column, default=None
+        The groups of X, for a search that aligns samples by group.
     mode_names, units : sequences of N str or None, default=None
     coordinates : sequence of N arrays or None, default=None
         Numbers are drawn as lines, names as stems; None counts from 0.
@@ -63,11 +66,13 @@ def model_page(
     facts = gather(model, mode_names=mode_names, coordinates=coordinates, units=units, target_names=target_names)
     if X is None:
         return render(facts, study=study)
+    X, y, _, groups = with_groups(X, y, None, groups)
     X, y, _ = with_targets(X, y, None)
     X, y, _ = unnamed(X, y, getattr(model, "modes_", None))
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
-    result = compare(y, model.predict(X), getattr(model, "classes_", None))
+    aligned = {} if groups is None else {"groups": groups}
+    result = compare(y, model.predict(X, **aligned), getattr(model, "classes_", None))
     return render(facts, Evaluation(result, f"{result.total:,} samples"), study)
 
 

@@ -115,6 +115,7 @@ class ModelFacts:
     is_apart: bool  # whether weights are those of views, not of the entries of a sample
     linear_view: str  # the view whose weights are then shown
     time_name: str | None  # the mode along which views follow signals
+    alignment: str  # what aligns the samples of each group, where something does
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -243,6 +244,7 @@ def gather(
         is_apart=is_apart,
         linear_view="" if linear is None else linear.label,
         time_name=_time_name(last, modes),
+        alignment="" if getattr(last, "alignment_", None) is None else repr(last.alignment_),
     )
 
 

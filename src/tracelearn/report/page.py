@@ -160,6 +160,7 @@ def _what(facts: ModelFacts) -> dict[str, str]:
         "estimator": type(last).__name__,
         "steps before it": listed(facts.before),
         "sample": f"{times(facts.shape)} ({' × '.join(mode.label for mode in facts.modes)})",
+        "aligned by group": facts.alignment,
         "classes": "" if facts.classes is None else f"{len(facts.classes)}: {listed(facts.classes, 40)}",
         "targets": listed(facts.targets, 40) if facts.names_targets else "",
         "learned from": "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}",
@@ -237,5 +238,6 @@ def _code(facts: ModelFacts, origin: Origin | None) -> str:
     if origin is not None:
         lines.append(f"model = load({origin.file!r})  # this very model")
     lines.append(f"again = {facts.model.__repr__(N_CHAR_MAX=10**6)}")
-    lines.append(f"again.fit(X, y)  # X of shape (n, {shape})")
+    groups = ", groups=groups" if facts.alignment else ""
+    lines.append(f"again.fit(X, y{groups})  # X of shape (n, {shape})")
     return "\n".join(lines)

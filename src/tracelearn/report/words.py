@@ -172,6 +172,7 @@ def methods(facts: ModelFacts, evaluation: Evaluation | None, study: Study) -> s
     """Write what a paper says of a model; what is not known stands in brackets, to be filled in."""
     sentences = [
         _samples_in_words(facts, study),
+        *([f"Samples of each group were aligned by {facts.alignment}."] if facts.alignment else []),
         _choice_in_words(facts, study),
         *_scores_in_words(facts, evaluation),
         *_test_in_words(study),
