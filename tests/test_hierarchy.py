@@ -2,8 +2,11 @@
 
 import pickle
 
+import array_api_strict
+import dask.array as da
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.cluster.hierarchy import linkage
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -282,3 +285,23 @@ def test_it_is_searched_stored_and_fed_flat_samples():
     np.testing.assert_array_equal(tensors.coef_tensor_, tensors.coef_)
     narrow = HierarchicalTraceNormClassifier().fit(X.astype(np.float32), y)
     assert narrow.coef_.dtype == np.float32
+
+
+def test_samples_on_a_cluster_in_blocks_sparse_or_of_another_library_give_the_same_tree():
+    X, y = samples()
+    flat = sparse.csr_array(X.reshape(len(X), -1))
+    codes = np.unique(y, return_inverse=True)[1]
+    expected = HierarchicalTraceNormClassifier(alpha=0.05).fit(X, codes)
+    others = {
+        "dask": (da.from_array(X, chunks=(70, *X.shape[1:])), da.from_array(codes, chunks=70)),
+        "blocks": ([(X[:70], codes[:70]), (X[70:], codes[70:])], None),
+        "sparse": (flat, codes),
+        "strict": (array_api_strict.asarray(X), array_api_strict.asarray(codes)),
+    }
+    for name, (given, target) in others.items():
+        model = HierarchicalTraceNormClassifier(alpha=0.05, tensor_shape=X.shape[1:]).fit(given, target)
+        assert model.tree_ == expected.tree_, name
+        queries = given if name == "strict" else X
+        scores = np.asarray(model.decision_function(queries))
+        np.testing.assert_allclose(scores, expected.decision_function(X), atol=1e-6)
+        np.testing.assert_array_equal(np.asarray(model.predict(queries)), expected.predict(X))

@@ -6,24 +6,22 @@ fails is as it was before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, available_memory, to_numbers
-from tracelearn.estimators.prediction import LinearScores, apply_to_samples
+from tracelearn.arrays.array_api import array_namespace, available_memory, to_numbers
+from tracelearn.estimators.prediction import ScoresSamples
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.problems.forms import choose_form
-from tracelearn.samples.checks import check_place, learning
+from tracelearn.samples.checks import learning
 from tracelearn.samples.reading import Reader, Spec, gathered_for, read, summarise
-from tracelearn.samples.samples import Raw, Samples, as_raw, unnamed
+from tracelearn.samples.samples import Raw, Samples, as_raw
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.samples.targets import Labels, Numbers, check_two_classes
 
@@ -73,14 +71,10 @@ class TensorInput(BaseEstimator):
         return tags
 
 
-class LinearModel(WeightsInModes, TensorInput):
-    """A fitted linear model of samples: the one place where fitted attributes are written, and scores of new samples."""
+class LinearModel(WeightsInModes, ScoresSamples, TensorInput):
+    """A fitted linear model of samples: the one place where fitted attributes are written."""
 
-    coef_: Any
-    intercept_: Any
-    confound_coef_: Any
     moments_: Moments
-    _spec: Spec
     _warm_start: WarmStart | None = None
 
     def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
@@ -117,37 +111,6 @@ class LinearModel(WeightsInModes, TensorInput):
             del self.confound_coef_
         if fitted.confound_coef is not None:
             self.confound_coef_ = xp.reshape(fitted.confound_coef, (*targets, -1))
-
-    # --- the model ---------------------------------------------------------------------------------------------------
-
-    def _applied(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
-        """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
-        check_is_fitted(self, "coef_")
-        self._check_confounds(confounds)
-        X, _, _ = unnamed(X, 0, self._spec.modes)
-        check_place(X, self.coef_, f"{type(self).__name__}.{method}()")
-        xp = array_namespace(self.coef_)
-        K = 1 if self._spec.is_single else self.coef_.shape[0]
-        weights = getattr(self, "confound_coef_", None)
-        scores = LinearScores(
-            name=type(self).__name__,
-            spec=self._spec,
-            coef=xp.reshape(self.coef_, (K, -1)),
-            intercept=self.intercept_,
-            confound_coef=None if weights is None else xp.reshape(weights, (K, -1)),
-            after=after,
-        )
-        return apply_to_samples(scores, X, confounds, self._spec)
-
-    def _check_confounds(self, confounds: Any) -> None:
-        """Refuse samples that have not as many confounds as those of ``fit``."""
-        expected = self._spec.n_confounds
-        got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
-        if got != expected:
-            raise ValueError(
-                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
-                f"{'confounds=' if expected else 'samples alone'}."
-            )
 
 
 class TraceNormModel(LinearModel):

@@ -6,32 +6,35 @@ right one with +1. That sum is the moments of the node's samples, so no node rea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from numbers import Real
 from operator import add
 from typing import Any, Self
 
 import numpy as np
+from array_api_compat import device
 from scipy.cluster.hierarchy import linkage
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import accuracy_score
-from sklearn.utils import Tags
+from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, to_numpy
 from tracelearn.confounds import Regression
 from tracelearn.errors import brief
-from tracelearn.estimators.base import settings_of
-from tracelearn.estimators.classifier import TraceNormClassifier
+from tracelearn.estimators.base import TensorInput, settings_of
+from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
+from tracelearn.estimators.prediction import ScoresSamples
 from tracelearn.estimators.weights import as_tensors
 from tracelearn.fitting import Fitted, WarmStart, fit_linear, reporter, warn_of_fit
+from tracelearn.losses import SquaredError
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_finite, learning, read_confounds, read_labels, read_rows, read_weights
-from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import Block, Samples, unnamed
+from tracelearn.samples.checks import learning
+from tracelearn.samples.reading import Reader, Spec, read
+from tracelearn.samples.samples import Block, as_raw
 from tracelearn.samples.scikit_learn import Interval, StrOptions
+from tracelearn.samples.targets import Labels, labels_of
 
 __all__ = ["HierarchicalTraceNormClassifier"]
 
@@ -59,7 +62,7 @@ class _Grown:
     regression: Regression | None  # of all samples by their confounds
 
 
-class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
+class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierMixin, TensorInput):
     """Classification of tensors into many classes by a tree of binary trace norm models.
 
     The tree joins the classes whose means are closest, then the groups. At each of its K - 1 nodes one squared loss
@@ -147,7 +150,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
     """
 
     class_moments_: list[Moments]
-    _spec: Spec
+    scaling = None  # the nodes take samples as they are
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         **{name: TraceNormClassifier._parameter_constraints[name] for name in (*_SHARED, "tensor_shape")},
@@ -237,41 +240,17 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self, X: Any, y: Any, sample_weight: Any, confounds: Any, classes: Any, before: Spec | None
     ) -> tuple[Spec, list[Moments]]:
         """Sum up the moments of the samples of each class, in addition to those of earlier samples."""
-        X, y, modes = unnamed(X, y, None if before is None else before.modes)
-        samples = read_rows(
-            X,
-            name=type(self).__name__,
-            tensor_shape=self.tensor_shape,
-            known_shape=None if before is None else before.sample_shape,
-            known_names=None if before is None else before.feature_names,
-        )
-        rows = samples.rows
-        shape = samples.sample_shape
-        labels, classes = read_labels(y, rows, classes)
-        weight = read_weights(sample_weight, rows)
-        C = None if confounds is None else read_confounds(confounds, len(rows))
-        n_confounds = 0 if C is None else C.shape[1]
+        if before is not None:
+            self._check_confounds(confounds)
+        raw = as_raw(X, y, sample_weight, confounds, None if before is None else before.modes)
+        reader = Reader(type(self).__name__, Labels(SquaredError(), classes=classes), self.tensor_shape).after(before)
+        spec, samples = read(raw, reader)
+        summarise = partial(_moments_of_classes, n_classes=spec.classes.shape[0], shape=spec.sample_shape)
+        moments = samples.execution.total(summarise, samples.blocks)
         if before is None:
-            spec = Spec(
-                sample_shape=shape,
-                dtype=rows.dtype,
-                n_targets=1,
-                is_flat=samples.is_flat,
-                classes=classes,
-                modes=modes,
-                feature_names=samples.feature_names,
-                n_confounds=n_confounds,
-            )
-            past = [Moments.zero(spec.n_features + n_confounds)] * len(classes)
-        else:
-            _check_confounds(before.n_confounds, n_confounds)
-            spec = before
-            past = [moments.scaled(self.forgetting) for moments in self.class_moments_]
-        moments = [
-            _with_samples(of_class, rows, weight, C, labels == label, shape)
-            for of_class, label in zip(past, classes, strict=True)
-        ]
-        return spec, moments
+            return spec, list(moments)
+        past = [of_class.scaled(self.forgetting) for of_class in self.class_moments_]
+        return spec, [earlier + new for earlier, new in zip(past, moments, strict=True)]
 
     def _grown(self, spec: Spec, class_moments: list[Moments], warm_starts: dict[_Node, WarmStart]) -> _Grown:
         """Find the tree, and solve the problem of each of its nodes."""
@@ -290,7 +269,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         else:
             tree = _indexed(self.tree, spec.classes)
         tree = _ordered(_pruned(tree, set(scales)))
-        node_spec = replace(spec, classes=np.array([-1, 1]), n_confounds=0, modes=None, is_flat=False)
+        node_spec = replace(spec, classes=np.array([-1, 1]), n_targets=1, n_confounds=0, modes=None, is_flat=False)
         settings = settings_of(TraceNormClassifier(**self._shared()))
         report = reporter(type(self).__name__, self.verbose)
         solved: dict[_Node, Fitted] = {}
@@ -315,15 +294,18 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
 
     def _publish(self, spec: Spec, class_moments: list[Moments], grown: _Grown) -> None:
         """Write all fitted attributes: nothing else does."""
-        labels = spec.classes.tolist()
+        labels = to_numpy(spec.classes).tolist()
         fits = list(grown.nodes.values())  # type: ignore[union-attr]
         for name in ("modes_", "feature_names_in_", "confound_coef_"):
             if name in vars(self):
                 delattr(self, name)
-        coef = np.concatenate([np.zeros((0, *spec.sample_shape), spec.dtype), *(fitted.coef for fitted in fits)])
-        intercept = np.concatenate([np.zeros(0), *(fitted.intercept for fitted in fits)])
+        like = class_moments[0].x_mean
+        xp = array_namespace(like)
+        no_row = xp.reshape(like[:0], (0, *spec.sample_shape))  # of one class alone there are no nodes
+        coef = xp.concat([fitted.coef for fitted in fits] or [no_row])
+        intercept = xp.concat([fitted.intercept for fitted in fits] or [like[:0]])
         if grown.regression is not None:
-            rows = coef.reshape(len(coef), spec.n_features).astype(np.float64)
+            rows = as_dtype(xp.reshape(coef, (-1, spec.n_features)), like.dtype)
             self.confound_coef_ = grown.regression.weights(rows)
             intercept = intercept - self.confound_coef_ @ grown.regression.centre
         if spec.modes is not None:
@@ -342,7 +324,7 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         self.estimators_ = [
             TraceNormClassifier.from_fitted(grown.node_spec, fitted, **self._shared()) for fitted in fits
         ]
-        self.coef_ = coef.reshape(len(coef), -1) if spec.is_flat else coef
+        self.coef_ = xp.reshape(coef, (coef.shape[0], spec.n_features)) if spec.is_flat else coef
         self.intercept_ = intercept
         self.alpha_ = np.array([float(fitted.alpha[0]) for fitted in fits])
         self.n_iter_ = max((fitted.n_iter for fitted in fits), default=0)
@@ -364,28 +346,18 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return as_tensors(self.coef_, self.sample_shape_, is_single=False)
 
-    def _class_scores(self, X: Any, confounds: Any) -> Array:
-        """Score every class (n, K) by the smallest score along its path; classes without samples get minus infinity."""
+    def _paths(self) -> list[dict[int, float] | None]:
+        """List for each class the nodes on its path, with the sign of its side; None for a class that is not in the tree."""
         check_is_fitted(self)
-        spec = self._spec
-        X, _, _ = unnamed(X, 0, spec.modes)
-        rows = read_rows(
-            X, name=type(self).__name__, known_shape=spec.sample_shape, known_names=spec.feature_names
-        ).rows
-        C = None if confounds is None else read_confounds(confounds, len(rows))
-        _check_confounds(spec.n_confounds, 0 if C is None else C.shape[1])
-        with np.errstate(over="ignore", invalid="ignore"):  # judged below
-            steps = rows @ self.coef_.reshape(-1, rows.shape[1]).T.astype(np.float64) + self.intercept_
-            steps = steps if C is None else steps + C @ self.confound_coef_.T
-        check_finite(steps, "scores", overflows=True)
-        labels = self.classes_.tolist()
-        in_tree = set(_leaves(_indexed_leaves(self.tree_, labels)))
-        scores = np.full((rows.shape[0], len(labels)), -np.inf, rows.dtype)
-        for k in in_tree:
-            signs = np.array([(labels[k] in right) * 1.0 - (labels[k] in left) for left, right in self.nodes_])
-            path = np.flatnonzero(signs)
-            scores[:, k] = np.min(steps[:, path] * signs[path], axis=1, initial=np.inf)
-        return scores
+        paths: list[dict[int, float] | None] = []
+        for label in to_numpy(self.classes_).tolist():
+            path = {
+                n: 1.0 if label in right else -1.0
+                for n, (left, right) in enumerate(self.nodes_)
+                if label in left or label in right
+            }
+            paths.append(path if path or label == self.tree_ else None)
+        return paths
 
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second.
@@ -393,62 +365,63 @@ class HierarchicalTraceNormClassifier(ClassifierMixin, BaseEstimator):
         The score of a class is the smallest of the scores of the nodes on its path, each with the sign of its side. All of them
         are positive only for the class where the descent ends.
         """
-        scores = self._class_scores(X, confounds)
-        return scores[:, 1] if len(self.classes_) == 2 else scores
+        after = partial(_second_of_two if len(self._paths()) == 2 else _class_scores, self._paths())
+        return self._applied(after, "decision_function", X, confounds)
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the label of each sample: the leaf at which its descent of the tree ends."""
-        scores = self._class_scores(X, confounds)
-        return self.classes_[np.argmax(scores, axis=1)]
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None, confounds: Any = None) -> float:
-        """Return the accuracy."""
-        return float(accuracy_score(y, self.predict(X, confounds), sample_weight=sample_weight))
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        return tags
+        return self._applied(partial(_predicted, self._paths(), self.classes_), "predict", X, confounds)
 
 
-def _check_confounds(expected: int, got: int) -> None:
-    """Refuse another number of confounds than that of ``fit``."""
-    if got != expected:
-        raise ValueError(
-            f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
-            f"{'confounds=' if expected else 'samples alone'}."
-        )
+def _class_scores(paths: list[dict[int, float] | None], scores: Array) -> Array:
+    """Score every class (n, K) by the smallest score (n, nodes) along its path; classes without samples get minus infinity."""
+    xp = array_namespace(scores)
+    kind = {"dtype": scores.dtype, "device": device(scores)}
+    columns = []
+    for path in paths:
+        column = xp.full(scores.shape[0], -math.inf if path is None else math.inf, **kind)
+        for node, sign in (path or {}).items():
+            column = xp.minimum(column, sign * scores[:, node])
+        columns.append(column)
+    return xp.stack(columns, axis=1)
 
 
-def _with_samples(
-    past: Moments,
-    rows: Array,
-    weight: Array | None,
-    confounds: Array | None,
-    is_of_class: Array,
-    shape: tuple[int, ...],
-) -> Moments:
-    """Add the samples of one class, and their confounds, to its moments."""
-    if not np.any(is_of_class):
-        return past
-    block = Block(
-        rows[is_of_class],
-        np.zeros((int(is_of_class.sum()), 1)),
-        None if weight is None else weight[is_of_class],
-        confounds=None if confounds is None else confounds[is_of_class],
-    )
-    return Samples.of(block, shape).moments(past)
+def _second_of_two(paths: list[dict[int, float] | None], scores: Array) -> Array:
+    """Score the second of two classes."""
+    return _class_scores(paths, scores)[:, 1]
+
+
+def _predicted(paths: list[dict[int, float] | None], classes: Array, scores: Array) -> Array:
+    """Choose the class of each sample, given its scores at all nodes."""
+    return labels_of(_class_scores(paths, scores), classes)
+
+
+def _moments_of_classes(block: Block, *, n_classes: int, shape: tuple[int, ...]) -> tuple[Moments, ...]:
+    """Sum up the samples of each class, and their confounds, in a block whose labels are coded -1 and 1."""
+    codes = to_numpy(block.Y)
+    moments = []
+    for k in range(n_classes):
+        is_of_class = codes[:, k] > 0 if n_classes > 2 else (codes[:, 0] > 0) == bool(k)
+        part = block.take(np.flatnonzero(is_of_class))
+        no_target = replace(part, Y=0.0 * part.Y[:, :1])  # nodes code the classes
+        moments.append(no_target.add_to(None, shape).freeze())
+    return tuple(moments)
 
 
 def _with_target(moments: Moments, target: float) -> Moments:
     """Give all samples one target: a constant has neither variance nor covariance."""
-    zero = np.zeros_like
-    return replace(moments, y_mean=np.array([target]), cross=zero(moments.cross), target_sq=zero(moments.target_sq))
+    xp = array_namespace(moments.gram)
+    return replace(
+        moments,
+        y_mean=xp.full_like(moments.y_mean, target),
+        cross=xp.zeros_like(moments.cross),
+        target_sq=xp.zeros_like(moments.target_sq),
+    )
 
 
 def _class_scales(class_weight: Any, classes: Array, moments: list[Moments]) -> dict[int, float]:
     """Find the factor that ``class_weight`` gives each class, by its index; classes without any weight are left out."""
-    labels = classes.tolist()
+    labels = to_numpy(classes).tolist()
     weights = {k: of_class.weight for k, of_class in enumerate(moments) if of_class.weight > 0.0}
     if class_weight is None:
         return dict.fromkeys(weights, 1.0)
@@ -468,7 +441,7 @@ def _joined(moments: dict[int, Moments], method: str) -> Tree:
     """Join the two classes, or trees, whose means are closest, again and again until there is one tree."""
     trees: list[Tree] = list(moments)
     if len(trees) > 1:
-        means = np.stack([of_class.x_mean for of_class in moments.values()])
+        means = np.stack([to_numpy(of_class.x_mean) for of_class in moments.values()])
         for first, second, *_ in linkage(means - means.mean(axis=0), method=method):
             trees.append((trees[int(first)], trees[int(second)]))
     return trees[-1]
@@ -476,7 +449,7 @@ def _joined(moments: dict[int, Moments], method: str) -> Tree:
 
 def _indexed(tree: Any, classes: Array) -> Tree:
     """Replace the labels of a user's tree by their indices; refuse a tree that has not every label once."""
-    labels = classes.tolist()
+    labels = to_numpy(classes).tolist()
     indexed = _indexed_leaves(tree, labels)
     leaves = sorted(_leaves(indexed))
     if leaves != list(range(len(labels))):

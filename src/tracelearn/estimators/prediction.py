@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, block_bytes, is_sparse, move_to, widest
-from tracelearn.samples.checks import check_finite, float_dtype, read_confounds, read_rows
+from tracelearn.samples.checks import check_finite, check_place, float_dtype, read_confounds, read_rows
 from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import as_raw, is_dask
+from tracelearn.samples.samples import as_raw, is_dask, unnamed
 
-__all__ = ["LinearScores", "apply_to_samples"]
+__all__ = ["LinearScores", "ScoresSamples", "apply_to_samples"]
 
 _BLOCK_BYTES = 16 << 20  # samples in single precision are widened block by block
 
@@ -76,3 +77,41 @@ def apply_to_samples(scores: Callable[..., Array], X: Any, confounds: Any, spec:
         return scores(X, raw.confounds)
     C = raw.confounds
     return np.concatenate([scores(X, None if C is None else C[first : first + len(X)]) for first, X, *_ in raw.batches])
+
+
+class ScoresSamples:
+    """Scores new samples by fitted weights, wherever the samples are."""
+
+    coef_: Any  # (K, ...), or of a single target without that axis
+    intercept_: Any
+    confound_coef_: Any  # where samples have confounds
+    _spec: Spec
+
+    def _applied(self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any) -> Any:
+        """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
+        check_is_fitted(self, "coef_")
+        self._check_confounds(confounds)
+        X, _, _ = unnamed(X, 0, self._spec.modes)
+        check_place(X, self.coef_, f"{type(self).__name__}.{method}()")
+        xp = array_namespace(self.coef_)
+        K = 1 if self._spec.is_single else self.coef_.shape[0]
+        weights = getattr(self, "confound_coef_", None)
+        scores = LinearScores(
+            name=type(self).__name__,
+            spec=self._spec,
+            coef=xp.reshape(self.coef_, (K, self._spec.n_features)),
+            intercept=self.intercept_,
+            confound_coef=None if weights is None else xp.reshape(weights, (K, self._spec.n_confounds)),
+            after=after,
+        )
+        return apply_to_samples(scores, X, confounds, self._spec)
+
+    def _check_confounds(self, confounds: Any) -> None:
+        """Refuse samples that have not as many confounds as those of ``fit``."""
+        expected = self._spec.n_confounds
+        got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
+        if got != expected:
+            raise ValueError(
+                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
+                f"{'confounds=' if expected else 'samples alone'}."
+            )
