@@ -26,8 +26,6 @@ WRITTEN_ON = {
     "samples/scikit_learn.py": {"holder"},
     "search/estimators.py": {"tags"},
 }
-# Classes whose fitted attributes several methods write: the algorithms of the paper learn step by step, in the user's hands.
-SEVERAL_WRITERS = {"paper/estimators.py": ["_PaperModel"]}
 
 
 def tree_of(module):
@@ -114,7 +112,7 @@ def test_a_module_writes_on_no_object_but_its_own(module):
 
 @pytest.mark.parametrize("module", MODULES)
 def test_fitted_attributes_of_a_class_are_written_by_one_method(module):
-    assert [name for name, methods in writers(tree_of(module)) if len(methods) > 1] == SEVERAL_WRITERS.get(module, [])
+    assert [name for name, methods in writers(tree_of(module)) if len(methods) > 1] == []
 
 
 def test_the_contract_notices_what_it_forbids():
