@@ -35,12 +35,9 @@ X[y == "move"] += response
 model = TraceNormClassifier(alpha=0.05)
 plain = decode_over_time(model, X, y, scoring="roc_auc")
 clean = decode_over_time(model, X, y, scoring="roc_auc", confounds=movement)
-axes = plain.plot(times=times)
-clean.plot(axes, times=times)
-axes.lines[0].set_label("samples as they are")
-axes.lines[1].set(label="movement regressed out", color="C1")
-axes.set(xlabel="time, s", ylim=(0.3, 1.0))
-axes.legend()
+axes = plain.plot(times=times, label="samples as they are")
+clean.plot(axes, times=times, label="movement regressed out")
+axes.set(xlabel="time (s)", ylabel="area under the ROC curve", ylim=(0.3, 1.0))
 
 # %%
 # In a test, a search and a prediction

@@ -42,7 +42,7 @@ print(f"{time.perf_counter() - began:.1f} s for {5 * 100} models and {5 * 100 * 
 _, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 course.plot(axes[0], times=clock / 100)
 table.plot(axes[1], times=clock / 100)
-axes[0].set(xlabel="time, s")
+axes[0].set(xlabel="time (s)")
 
 # %%
 # Windows and places

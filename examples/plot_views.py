@@ -67,7 +67,7 @@ fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
 for ax, (name, Z) in zip(axes, shown.items(), strict=True):
     difference = Z[y == "go"].mean(axis=0) - Z[y == "base"].mean(axis=0)
     size = np.abs(difference).max()
-    ax.imshow(difference, aspect="auto", cmap="RdBu_r", vmin=-size, vmax=size, interpolation="nearest")
+    ax.imshow(difference, origin="lower", aspect="auto", cmap="RdBu_r", vmin=-size, vmax=size, interpolation="nearest")
     ax.set(title=name, xlabel="sensor" if name == "second order" else "time, 10 ms", ylabel="sensor")
 plt.show()
 

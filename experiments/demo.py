@@ -21,16 +21,17 @@ def fit_digits(page: Path) -> float:
     X, y = load_digits(return_X_y=True)
     X, X_new, y, y_new = train_test_split(X.reshape(-1, 8, 8), y, stratify=y, random_state=0)
     model = TensorClassifier().fit(X, y)
-    write_model_page(model, page, X_new, y_new)
+    write_model_page(model, page, X_new, y_new, mode_names=("row", "column"))
     return float(model.score(X_new, y_new))
 
 
 def main() -> int:
     """Run both parts, and say which two files to open."""
+    print("The paper's experiment at a small scale: six algorithms learn for ten seconds each", flush=True)
     exit_code = repeat_paper(["--scale", "quick", "--out", str(OUT / "paper")])
     if exit_code:
         return exit_code
-    print("\nDigits: TensorClassifier().fit(X, y), with no options")
+    print("\nDigits: TensorClassifier().fit(X, y), with no options", flush=True)
     accuracy = fit_digits(OUT / "digits.html")
     print(f"accuracy on new images: {100 * accuracy:.1f} %")
     print("\nOpen these two files in a browser:")

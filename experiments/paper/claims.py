@@ -99,12 +99,12 @@ def _all_converge(results: Results) -> Measured:
     worse = [name for name, curve in curves.items() if curve["final_mse"] > _LEVEL * curve["best_mse"]]
     stopped = sum(curve["converged"] for curve in curves.values())
     text = (
-        f"{len(arrived)} of {len(curves)} came within a tenth of the lowest error of this run ({lowest:.3f}) in at most "
-        f"{results['budget']:g} s of learning{f'; {_listed(missing)} did not' if missing else ''}. By the paper's own stopping "
-        f"rule (ε = {power(results['constants']['eps1'])}) {stopped or 'none'} had stopped."
+        f"{len(arrived) or 'None'} of {len(curves)} came within a tenth of the lowest error of this run ({lowest:.3f}) in at "
+        f"most {results['budget']:g} s of learning{f'; {_listed(missing)} did not' if missing else ''}. By the paper's own "
+        f"stopping rule (ε = {power(results['constants']['eps1'])}) {stopped or 'none'} had stopped."
     )
     text += f" After its best point the error grew again for {_listed(worse)}." if worse else ""
-    return text, [name in arrived for name in curves]
+    return text, [name in arrived for name in curves] if arrived else []  # of none it is open whether they would
 
 
 def _faster(pairs: Pairs, results: Results) -> Measured:
@@ -146,7 +146,7 @@ def _predicted_speedup(results: Results) -> Measured:
 def _equal_in_the_end(results: Results) -> Measured:
     total, arrived = len(_paper_curves(results)), _arrived(results).values()
     if len(arrived) < 2:
-        return f"Only {len(arrived)} of {total} arrived in the time given.", []
+        return f"{len(arrived) or 'None'} of {total} arrived in the time given.", []
     final, best = ([curve[f"{which}_accuracy"] for curve in arrived] for which in ("final", "best"))
     text = (
         f"The {len(arrived)} of {total} that arrived: {percent(min(best))} to {percent(max(best))} at the best "
@@ -161,10 +161,8 @@ def _accuracy(results: Results) -> Measured:
     reached = [name for name, curve in curves.items() if curve["best_accuracy"] >= PAPER_ACCURACY - _NEAR]
     stayed = [name for name in reached if curves[name]["final_accuracy"] >= PAPER_ACCURACY - _NEAR]
     holds = [name in stayed for name in curves]
-    text = (
-        f"{len(reached)} of {len(curves)} came to {percent(PAPER_ACCURACY - _NEAR)} or more on the way, "
-        f"{len(stayed)} of them to stay there until the time was up. "
-    )
+    text = f"{len(reached) or 'None'} of {len(curves)} came to {percent(PAPER_ACCURACY - _NEAR)} or more on the way"
+    text += f", {len(stayed)} of them to stay there until the time was up. " if reached else ". "
     if ours is not None:
         text += f"{OURS}, certified to a relative gap of {power(ours['gap'])}: {percent(ours['final_accuracy'])}."
         holds.append(abs(ours["final_accuracy"] - PAPER_ACCURACY) <= _NEAR)

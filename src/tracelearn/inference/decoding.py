@@ -78,11 +78,14 @@ class Decoding:
         """The standard error of the mean, corrected for the training samples that folds share, as ``best_score_se_``."""
         return corrected_error(np.moveaxis(self.scores, 0, -1), self.ratio)
 
-    def plot(self, ax: Any = None, *, times: Any = None) -> Any:
-        """Draw the course of the score, or for generalisation its map; ``times`` of the positions, unless samples bring them."""
+    def plot(self, ax: Any = None, *, times: Any = None, label: str | None = None) -> Any:
+        """Draw the course of the score, or for generalisation its map.
+
+        ``times`` are those of the positions, unless samples bring them; ``label`` is for several courses on the same axes.
+        """
         from tracelearn.plotting.inference import draw_decoding  # noqa: PLC0415 - matplotlib is optional
 
-        return draw_decoding(self, ax, times)
+        return draw_decoding(self, ax, times, label)
 
     def __str__(self) -> str:
         generalizes = self.scores.ndim == 3

@@ -30,7 +30,7 @@ def draw_null(test: Any, ax: Any = None) -> Any:
     axes.hist(test.null, bins=bins[:: max(1, len(bins) // 60)], color=COLOURS[5], label="permutations")
     axes.axvline(test.score, label=f"test, p = {test.p_value:.3g}", **LIMIT)
     axes.axvline(float(np.mean(test.null)), color=INK, linewidth=1.0, label="mean of permutations")
-    axes.set(xlabel=test.scoring, ylabel="permutations")
+    axes.set(xlabel=test.scoring.replace("_", " "), ylabel="permutations")
     legend_above(axes)
     return axes
 
@@ -54,14 +54,20 @@ def draw_comparison(comparison: Any, ax: Any = None) -> Any:
             textcoords="offset points",
             ha="center",
         )
-    for axes, words in ((folds, comparison.scoring), (differences, f"{comparison.names[0]} better by")):
+    for axes, words in (
+        (folds, comparison.scoring.replace("_", " ")),
+        (differences, f"{comparison.names[0]} better by"),
+    ):
         tick_names(axes.yaxis, comparison.names)
         axes.set(xlabel=words, ylim=(len(places) - 0.5, -0.5))
     return panels
 
 
-def draw_decoding(decoding: Any, ax: Any = None, times: Any = None) -> Any:
-    """Draw a score over positions with its standard error, or the map of trained and tested positions."""
+def draw_decoding(decoding: Any, ax: Any = None, times: Any = None, label: str | None = None) -> Any:
+    """Draw a score over positions with its standard error, or the map of trained and tested positions.
+
+    On axes that have the scores of another decoding already, these have the next colour.
+    """
     axes = open_single(ax)
     mode = decoding.mode
     if times is not None or mode is None:
@@ -70,15 +76,20 @@ def draw_decoding(decoding: Any, ax: Any = None, times: Any = None) -> Any:
         raise ValueError(f"Expected {len(decoding.positions)} times, one for each position, got {len(mode.values)}.")
     if decoding.scores.ndim == 3:
         return _draw_generalization(axes, decoding, mode)
+    n_before = len(axes.collections)  # each decoding is one collection: a band, or error bars
+    colour = COLOURS[n_before % len(COLOURS)]
+    mean, error = decoding.mean, decoding.standard_error
     if mode.has_names:  # no line joins them
-        looks = {"fmt": "o", "color": COLOURS[0], "capsize": 3, "label": "mean over folds, standard error"}
-        axes.errorbar(np.arange(len(mode.values)), decoding.mean, decoding.standard_error, **looks)
+        looks = {"fmt": "o", "color": colour, "capsize": 3, "label": label or "mean over folds, standard error"}
+        axes.errorbar(np.arange(len(mode.values)), mean, error, **looks)
         name_ticks(mode, axes.xaxis)
     else:
-        _band(axes, mode.values, decoding)
-    if decoding.chance is not None:
+        band_label = "standard error" if label is None else None
+        axes.fill_between(mode.values, mean - error, mean + error, color=colour, alpha=0.3, lw=0, label=band_label)
+        axes.plot(mode.values, mean, color=colour, label=label or "mean over folds")
+    if decoding.chance is not None and not n_before:
         axes.axhline(decoding.chance, color=INK, linewidth=1.0, linestyle="--", label="chance")
-    axes.set(xlabel=mode.label, ylabel=decoding.scoring)
+    axes.set(xlabel=mode.label, ylabel=decoding.scoring.replace("_", " "))
     legend_above(axes)
     return axes
 
@@ -100,7 +111,7 @@ def _draw_generalization(axes: Any, decoding: Any, mode: Mode) -> Any:
     image = draw_image(axes, decoding.mean, training, testing, **looks)
     axes.plot(mode.edges(), mode.edges(), color=INK, linewidth=0.8)
     centre = "" if decoding.chance is None else f", white at chance, {decoding.chance:.2f}"
-    axes.figure.colorbar(image, ax=axes, label=f"{decoding.scoring}{centre}")
+    axes.figure.colorbar(image, ax=axes, label=decoding.scoring.replace("_", " ") + centre)
     return axes
 
 
@@ -160,7 +171,7 @@ def _outline(axes: Any, is_significant: Any, columns: Mode, rows: Mode) -> None:
 
 
 def draw_bootstrap(draws: Any, ax: Any = None) -> Any:
-    """Draw the scores with their interval, how often each rank was draws, and the angles of the subspaces."""
+    """Draw the scores with their interval, how often each rank was found, and the angles of the subspaces."""
     panels = open_axes(ax, (1, 3), (3.4, 3.2), "for scores, ranks and angles")
     scores, ranks, angles = panels
     counts, _, _ = scores.hist(draws.scores, bins="auto", color=COLOURS[5], label="draws, on what they leave out")
@@ -168,23 +179,15 @@ def draw_bootstrap(draws: Any, ax: Any = None) -> Any:
     above = 1.08 * float(np.max(counts))
     label = f"model of all samples on new ones, {draws.level:.0%}"
     scores.errorbar(draws.score, above, xerr=reach, fmt="D", color=COLOURS[0], capsize=3, label=label)
-    legend_above(scores)
+    legend_above(scores, columns=1)
     modes = np.arange(draws.ranks.shape[1])
     for mode in modes:
         shares = draws.rank_shares(int(mode))
         sizes = [600.0 * share for share in shares.values()]
         ranks.scatter([mode] * len(shares), list(shares), s=sizes, color=COLOURS[0], alpha=0.7)
     angles.boxplot(draws.angles, positions=modes, orientation="horizontal", medianprops={"color": COLOURS[1]})
-    scores.set(xlabel=draws.scoring, ylabel="bootstraps")
+    scores.set(xlabel=draws.scoring.replace("_", " "), ylabel="bootstraps")
     ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
     whole_ticks(ranks.yaxis)
     angles.set(xlabel="largest angle to the subspace\nof all samples (degrees)", ylabel="mode", xlim=(0, 90))
     return panels
-
-
-def _band(axes: Any, places: Any, decoding: Any, style: str = "-") -> None:
-    """Draw the mean over folds, and the standard error around it."""
-    low = decoding.mean - decoding.standard_error
-    high = decoding.mean + decoding.standard_error
-    axes.fill_between(places, low, high, color=COLOURS[5], label="standard error")
-    axes.plot(places, decoding.mean, style, color=COLOURS[0], label="mean over folds")

@@ -210,7 +210,7 @@ class ViewsDisplay:
     Raw and whitened views have their weights on the left and their patterns on the right, for samples as the view shows them; of
     higher orders the slice with the largest pattern. Similarities are shown as the training samples that they compare with,
     summed up, each times its weight. Second order has its leading spatial filters and their patterns, over channels with their
-    copies, a row for each window. The last panel has the shares of all views that were tried.
+    copies, a row for each window. The last panel has the shares of all views that were tried, where these are several.
 
     Parameters
     ----------
@@ -267,7 +267,8 @@ class ViewsDisplay:
         parts = parts_of_model(estimator, modes_of(estimator, mode_names, coordinates, units))
         (k, *_), _ = choose_targets(estimator, len(parts[0].coef), target)
         parts = [replace(part, coef=part.coef[k : k + 1], patterns=part.patterns[k : k + 1]) for part in parts]
-        return cls(parts=parts, shares=getattr(estimator, "view_shares_", {}), n_sources=n_sources).plot(ax)
+        shares = getattr(estimator, "view_shares_", {})
+        return cls(parts=parts, shares=shares if len(shares) > 1 else {}, n_sources=n_sources).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw on the axes that are given, or on a new figure."""
@@ -287,7 +288,7 @@ class ViewsDisplay:
         """Draw the weights of a part on the left and its patterns on the right, of order 3 and above where the pattern peaks."""
         peak = np.unravel_index(int(np.argmax(np.abs(part.patterns[0]))), part.patterns[0].shape)
         for axes, kind, tensors in ((left, "weight", part.coef), (right, "pattern", part.patterns)):
-            title = f"{part.label}: {kind}s"
+            title = f"{part.label}: {kind}s" + ("" if np.any(tensors) else ", all zero")
             display = WeightsDisplay(tensors=[tensors[0]], targets=[title], modes=part.modes, quantity=kind)
             display.plot(axes, slices=[peak[:-2]], colorbar=len(part.modes) > 1)
             axes.tick_params(axis="x", labelsize="x-small" if len(part.modes[-1].values) > _MANY else "medium")
