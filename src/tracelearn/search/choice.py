@@ -217,52 +217,79 @@ def _ask(first_look: _FirstLook, report: Report) -> _Search:
     return _Search(first_look, answer, shares, tuple(all_tried), screening)
 
 
+@dataclass(frozen=True, eq=False)
+class _AlignedLook:
+    """A first look at samples that are aligned by group."""
+
+    alignment: Candidate
+    samples: SamplesInMemory  # all, aligned
+    look: _FirstLook  # at those that choose
+
+
 def _aligned_if_better(
     task: Task, searched_task: Task, index: Array | None, search: _Search, report: Report
 ) -> tuple[_Search, Candidate | None, SamplesInMemory]:
     """Align the samples of each group, and take that where held-out groups confirm it; return also all samples as they are then.
 
-    The best views of each kind are screened again in each alignment. The one that lets ridge regression explain most is asked all
-    questions, if that is more than of samples as they are.
+    Ridge regression is asked first: only where aligned samples let it predict held-out groups better by more than chance, the
+    other questions are asked of them as well, and the answers compared in the same way.
     """
-    candidates = _best_of_each_kind(searched_task, search)
-    n_parts = 1 + len(task.alignments)
-    looks: list[tuple[_FirstLook, Candidate, SamplesInMemory]] = []
-    for part, alignment in enumerate(task.alignments):
-        samples = align_samples(task.samples, alignment.transformer, task.groups)
-        searched = samples if index is None else samples.take(index, searched_task.samples.weight)
-        aligned_task = replace(searched_task, samples=searched, candidates=candidates, alignment=alignment.name)
-        looks.append((_first_look(aligned_task, _part_of_groups(report, part / n_parts)), alignment, samples))
-        if report(Event("groups", (part + 1) / n_parts, f"ridge regression on {looks[-1][0].split_blend.blend}")):
-            break
-    look, alignment, samples = max(looks, key=lambda entry: entry[0].value)
+    looks = _look_at_alignments(task, searched_task, index, search, report)
+    *others, best = looks
+    winner = search
+    tried = tuple(best.look.tried)
+    is_over = report(Event("groups", 0.6, "are samples aligned by group?"))
+    if not is_over and _predicts_groups_better(best.look.tried[0], search.first_look.tried[0], searched_task):
+        rival = _ask(best.look, _part_of_groups(report, 0.6))
+        tried = rival.all_tried
+        is_better = _predicts_groups_better(rival.answer.tried, search.answer.tried, searched_task)
+        winner = rival if is_better else search
+    report(Event("groups", 1.0, f"chosen: {winner.answer.tried.blend}"))
     trials = list(search.screening.trials)
     all_tried = list(search.all_tried)
-    for other, _, _ in looks:
-        trials += other.screening.trials
-        all_tried += other.tried if other is not look else []
-    winner = search
-    all_of_rival = tuple(look.tried)
-    if look.value > search.first_look.value:
-        rival = _ask(look, _part_of_groups(report, (n_parts - 1) / n_parts))
-        all_of_rival = rival.all_tried
-        gain = _losses_of_groups(search.answer, searched_task) - _losses_of_groups(rival.answer, searched_task)
-        winner = rival if _is_evident(gain) else search
-    report(Event("groups", 1.0, f"chosen: {winner.answer.tried.blend}"))
+    for aligned in looks:
+        trials += aligned.look.screening.trials
+    for aligned in others:
+        all_tried += aligned.look.tried
     screening = replace(winner.screening, trials=tuple(trials))
-    everything = replace(winner, all_tried=(*all_tried, *all_of_rival), screening=screening)
-    return (everything, None, task.samples) if winner is search else (everything, alignment, samples)
+    everything = replace(winner, all_tried=(*all_tried, *tried), screening=screening)
+    return (everything, None, task.samples) if winner is search else (everything, best.alignment, best.samples)
 
 
-def _best_of_each_kind(task: Task, search: _Search) -> tuple[Candidate, ...]:
-    """Choose the views to show aligned samples by: those that were chosen, and of each class of transformers the best one."""
+def _look_at_alignments(
+    task: Task, searched_task: Task, index: Array | None, search: _Search, report: Report
+) -> list[_AlignedLook]:
+    """Look at samples in each alignment by the best quick views of each kind; last at the best one, by chosen slow ones too."""
+    quick = _best_of_each_quick_kind(searched_task, search)
+    looks = []
+    for place, alignment in enumerate(task.alignments):
+        samples = align_samples(task.samples, alignment.transformer, task.groups)
+        searched = samples if index is None else samples.take(index, searched_task.samples.weight)
+        aligned_task = replace(searched_task, samples=searched, candidates=quick, alignment=alignment.name)
+        part = _part_of_groups(report, 0.4 * place / len(task.alignments))
+        looks.append(_AlignedLook(alignment, samples, _first_look(aligned_task, part)))
+        if part(Event("groups", 0.0, f"ridge regression on {looks[-1].look.split_blend.blend}")):
+            break
+    looks.sort(key=lambda aligned: aligned.look.value)
+    best = looks[-1]
+    chosen = search.answer.tried.blend.names
+    slow = [view for view in task.candidates if view.takes_long and view.name in chosen and view not in quick]
+    if slow:
+        task_of_all = replace(best.look.task, candidates=(*quick, *slow))
+        looks.append(replace(best, look=_first_look(task_of_all, _part_of_groups(report, 0.4))))
+    return looks
+
+
+def _best_of_each_quick_kind(task: Task, search: _Search) -> tuple[Candidate, ...]:
+    """Choose views to show aligned samples by: of those that do not take long the chosen ones, and the best of each class."""
     names = {*search.answer.tried.blend.names, *search.screening.blend.names, search.screening.first_order}
     best_values: dict[type, tuple[float, str]] = {}
     for trial in search.screening.trials:
         kind = type(trial.view.transformer)
         best_values[kind] = max(best_values.get(kind, (-math.inf, "")), (trial.path.value, trial.view.name))
     names |= {name for _, name in best_values.values()}
-    return tuple(candidate for candidate in task.candidates if candidate.name in names)
+    quick = tuple(candidate for candidate in task.candidates if candidate.name in names and not candidate.takes_long)
+    return quick or task.candidates[:1]
 
 
 def _part_of_groups(report: Report, done: float) -> Report:
@@ -270,13 +297,18 @@ def _part_of_groups(report: Report, done: float) -> Report:
     return lambda event: report(Event("groups", done, event.message))
 
 
-def _losses_of_groups(answer: _Answer, task: Task) -> Array:
-    """Find the mean held-out loss of each group: of classes the log-loss, else the squared error.
+def _predicts_groups_better(rival: Tried, tried: Tried, task: Task) -> bool:
+    """Tell whether the path of a rival predicts held-out groups better than another, by more than chance."""
+    return _is_evident(_losses_of_groups(tried, task) - _losses_of_groups(rival, task))
+
+
+def _losses_of_groups(tried: Tried, task: Task) -> Array:
+    """Find the mean held-out loss of each group by the best model of a path: of classes the log-loss, else the squared error.
 
     With a score of the user's, that of each fold takes its place.
     """
-    path = answer.tried.path
-    split = answer.tried.split_blend.split
+    path = tried.path
+    split = tried.split_blend.split
     if task.targets.scorer is not None:
         return np.asarray(-path.scores[path.best])
     _, groups = np.unique(np.asarray(task.groups), return_inverse=True)

@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
-from tracelearn.features import Similarities, TensorTransformer, default_views, find_time_axis
+from tracelearn.features import Convolutions, Similarities, TensorTransformer, default_views, find_time_axis
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.search.folds import Folds
 
@@ -56,6 +56,11 @@ class Candidate:
     def needs_targets(self) -> bool:
         """Whether the transformer learns from targets, so that every fold needs one of its own."""
         return self.transformer is not None and bool(get_tags(self.transformer).target_tags.required)
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether showing samples takes about as long as by all other views together, which is so for convolutions."""
+        return isinstance(self.transformer, Convolutions)
 
     @property
     def compares_samples(self) -> bool:
