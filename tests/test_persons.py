@@ -1,5 +1,6 @@
 """New persons: samples of each group aligned by themselves, in transformers, in the search, and for one person alone."""
 
+import json
 import warnings
 
 import array_api_strict
@@ -29,6 +30,7 @@ from tracelearn import (
     save,
     to_onnx,
 )
+from tracelearn.cli import learning, main
 from tracelearn.datasets import make_persons
 from tracelearn.inference import compare, permutation_test
 
@@ -369,3 +371,35 @@ def test_permutations_of_an_aligned_choice_and_of_the_whole_search(persons):
     assert fixed.exchanged == "targets within groups"
     repeated = permutation_test(model, X, y, groups=person, n_permutations=1, random_state=0)
     assert repeated.score == pytest.approx(fixed.score, abs=0.05)
+
+
+# --- commands ------------------------------------------------------------------------------------------------------------
+
+
+def exit_code(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    return end.value.code
+
+
+def test_commands_take_groups_where_a_model_aligns(persons, aligned_model, tmp_path, capsys):
+    X, y, person, *_ = persons
+    model, data, out = (str(tmp_path / name) for name in ("model.tracelearn", "new.npz", "labels.npy"))
+    save(aligned_model, model)
+    np.savez(data, X=X, y=y, who=person)
+    assert exit_code("predict", model, data, "--out", out) == 2
+    assert "Expected --groups with a model that aligns samples by group" in capsys.readouterr().err
+    assert exit_code("predict", model, data, "--out", out, "--groups", "who", "--target", "y") == 0
+    assert_array_equal(np.load(out), aligned_model.predict(X, groups=person))
+    capsys.readouterr()
+    assert exit_code("inspect", model, "--json") == 0
+    assert "ModeWhitener" in json.loads(capsys.readouterr().out)["aligned_by"]
+
+
+def test_scores_of_the_command_are_of_aligned_samples(persons):
+    X, y, person, *_ = persons
+    model = TensorClassifier(VIEWS[:1], alphas=3)
+    samples = learning.Dataset(X, y, person)
+    fitted = samples.fit(model)
+    rows = np.flatnonzero(person > 4)
+    assert_array_equal(samples.predict(fitted, rows), fitted.predict(X[rows], groups=person[rows]))

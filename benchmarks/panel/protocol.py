@@ -69,10 +69,11 @@ def run(data: DataSet, entry: str, repeat: int, fold: int) -> tuple[float, float
     began = time.process_time()  # which other work on the machine does not change
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # peers warn of iterations that we gave them; their scores stand as they are
-        known = {} if data.groups is None or entry != "tracelearn" else {"groups": data.groups[train]}
-        model.fit(data.X[train], data.y[train], **known)
+        takes_groups = data.groups is not None and entry == "tracelearn"
+        model.fit(data.X[train], data.y[train], **({"groups": data.groups[train]} if takes_groups else {}))
     took = time.process_time() - began
-    return score(data, data.y[test], np.ravel(model.predict(data.X[test]))), took
+    predicted = model.predict(data.X[test], **({"groups": data.groups[test]} if takes_groups else {}))
+    return score(data, data.y[test], np.ravel(predicted)), took
 
 
 def difference(one: Result, other: Result) -> tuple[float, float]:

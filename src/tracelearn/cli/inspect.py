@@ -37,6 +37,7 @@ __all__ = ["inspect_command"]
 _CHOSEN = ("views", "loss", "alpha", "ridge", "mode_weights")  # by cross-validation
 _SHOWN = 20  # classes, and singular values of a mode
 _LINES = {  # each with the fact without which it is left out
+    "aligned by group": ("aligned_by", "{aligned_by}, so that predict needs --groups"),
     "duality gap": ("dual_gap", "{dual_gap:.1e} after {n_iter} iterations"),
     "objective": ("objective", "{objective:.6g}"),
     "features": ("n_features", "{n_features:,}"),
@@ -52,6 +53,8 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
     facts: dict[str, Any] = {"parameters": changed_parameters(model)}
     if hasattr(model, "score_path_"):
         facts["chosen"] = {name: _chosen(model, name) for name in _CHOSEN if hasattr(model, f"{name}_")}
+        alignment = getattr(model, "alignment_", None)
+        facts["aligned_by"] = None if alignment is None else str(alignment)
         facts["score"] = {"mean": model.best_score_, "standard_error": model.best_score_se_}
     for name in ("sample_shape", "classes", "dual_gap", "objective", "n_iter"):
         if getattr(model, f"{name}_", None) is not None:

@@ -97,11 +97,14 @@ class Dataset:
 
     def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
         """Predict some samples, in their order in the file."""
-        if isinstance(self.X, Source):
-            return np.concatenate([model.predict(X) for X, _ in _Rows(self.X, self.y, rows)])
         others = {} if self.confounds is None else {"confounds": self.confounds[rows]}
         if aligns_by_group(model) and self.groups is not None:
             others["groups"] = self.groups[rows]
+        if isinstance(self.X, Source):
+            samples = _Rows(self.X, self.y, rows)
+            if others:  # samples of a group are aligned together
+                return np.asarray(model.predict(samples, **others))
+            return np.concatenate([model.predict(X) for X, _ in samples])
         return np.asarray(model.predict(self.X[rows], **others))
 
     def cleaned(self, train: NDArray[Any]) -> Dataset:
