@@ -13,8 +13,6 @@ from hypothesis import settings
 settings.register_profile("tracelearn", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("tracelearn")
 
-collect_ignore = ["mutants.py"]  # a command, which needs cosmic-ray: `python -m tests.mutants`
-
 
 # Cases that repeat a quick test with another library, another solver or a cluster: they take most of the time.
 REPEATED = (
