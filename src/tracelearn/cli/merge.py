@@ -53,7 +53,7 @@ def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path]) -> None:
         refuse(name, f"Expected models with equal parameters, got another {name} in {paths[1]}: merge like with like.")
 
 
-def _combined(merged: Any, path: Path, first: Path, *, remove: bool) -> Any:
+def _with_file(merged: Any, path: Path, first: Path, *, remove: bool) -> Any:
     """Add what is in a file to what was merged before, or remove it."""
     part = _read(path)
     with using(path), telling(f"the merge with {path}"):
@@ -75,9 +75,9 @@ def merge_command(
     check_out(out, "result", force=force, inputs=(*parts, *(minus or ())))
     merged = _read(parts[0])
     for path in parts[1:]:
-        merged = _combined(merged, path, parts[0], remove=False)
+        merged = _with_file(merged, path, parts[0], remove=False)
     for path in minus or []:
-        merged = _combined(merged, path, parts[0], remove=True)
+        merged = _with_file(merged, path, parts[0], remove=True)
     moments = getattr(merged, "moments_", merged)
     refuse(
         not hasattr(moments, "weight"),

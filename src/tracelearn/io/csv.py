@@ -58,11 +58,11 @@ def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
     _refuse_no_names(place, schema.names)
     types = {name: pyarrow.float64() for name in columns}
     n_rows = 0
-    if len(columns) == 1:
+    if len(columns) == 1:  # a target: whether it is text shows only in all of its rows
         values = dialect.open(pyarrow.csv.read_csv, {}, columns)
         types = {columns[0]: values.schema.field(0).type}
         n_rows = len(values)
-    elif columns:
+    elif columns:  # entries of samples: rows are counted by one of them, as text, which needs no parsing
         with dialect.open(pyarrow.csv.open_csv, {columns[0]: pyarrow.string()}, columns[:1]) as reader:
             n_rows = sum(len(batch) for batch in reader)
     refuse(columns and not n_rows, f"Expected rows below the names of columns in '{place}', got none: write them.")

@@ -27,11 +27,11 @@ _GREY = {"1": "L", "L": "L", "I;16": "I;16", "I": "I", "F": "F"}  # all others b
 
 def names(path: Path) -> list[str]:
     """List images and labels."""
-    if _table(path).exists():
-        columns = require("tracelearn.io.csv", "csv").open_table(_table(path)).schema.names
+    if _table_of_labels(path).exists():
+        columns = require("tracelearn.io.csv", "csv").open_table(_table_of_labels(path)).schema.names
         refuse(
             "file_name" not in columns,
-            f"Expected a column file_name in '{_table(path)}', got none: name the images in it, or remove it.",
+            f"Expected a column file_name in '{_table_of_labels(path)}', got none: name the images in it, or remove it.",
         )
         return ["X", *(name for name in columns if name != "file_name")]
     has_folders = all(image.parent != path for image in visible_files(path, IMAGE_SUFFIXES))
@@ -43,29 +43,29 @@ def open_array(path: Path, name: str) -> Iterator[Any]:
     """Open the images, or read their labels."""
     if name == "X":
         yield _open_images(path)
-    elif _table(path).exists():
+    elif _table_of_labels(path).exists():
         yield _column(path, name)
     else:
         yield np.array([image.relative_to(path).parts[0] for image in visible_files(path, IMAGE_SUFFIXES)])
 
 
-def _table(folder: Path) -> Path:
+def _table_of_labels(folder: Path) -> Path:
     """Name the table of labels, which need not exist."""
     return folder / "metadata.csv"
 
 
 def _column(folder: Path, name: str) -> NDArray[Any]:
     """Read a column of the table of labels."""
-    table = require("tracelearn.io.csv", "csv").open_table(_table(folder), (name,))
+    table = require("tracelearn.io.csv", "csv").open_table(_table_of_labels(folder), (name,))
     column = require("tracelearn.io.tables", "csv").column_of_table(table, name)
-    values: NDArray[Any] = column.values(f"'{name}' of '{_table(folder)}'")
+    values: NDArray[Any] = column.values(f"'{name}' of '{_table_of_labels(folder)}'")
     return values.astype(str) if values.dtype.kind == "O" else values
 
 
 def _open_images(path: Path) -> _Images:
     """Find the images, in the order of the table if there is one, and their size and mode, which are those of the first."""
     files = visible_files(path, IMAGE_SUFFIXES)
-    if _table(path).exists():
+    if _table_of_labels(path).exists():
         present = set(files)
         names = [str(name) for name in _column(path, "file_name")]
         missing = [name for name in names if path / name not in present]

@@ -102,10 +102,10 @@ class _Reversed:
 
 
 def _simplified(matrix: Any, kind: str) -> Any:
-    """Read text and vectors, such as labels; a matrix of numbers stays in the file."""
+    """Read rows of characters as text, and matrices of one row or column as vectors; any other matrix stays in the file."""
     if kind == "char":
         letters = matrix[(slice(None),)]
-        if letters.dtype.kind == "u":
+        if letters.dtype.kind == "u":  # HDF5 has codes of UTF-16, SciPy gives characters
             letters = letters.view("<u2")
             return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in letters])
         return np.array(["".join(row).rstrip() for row in letters])

@@ -39,8 +39,8 @@ _INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")  # what pandas calls t
 _FEWEST_ROWS = 10  # with fewer rows columns may look suspicious by chance
 _FEWEST_READINGS = 3  # the least readings of a recording, on average
 _ADVICE = (
-    "choose columns with open_source(path, samples=...), such as 'ch*', leave some out with open_source(path, ignore=...), or, "
-    "if rows are readings, name their recording with open_source(path, sample=...)."
+    "choose columns with open_source(path, samples=...), such as 'ch*', leave some out with open_source(path, ignore=...), pass "
+    "the name of a column of groups as groups, or, if rows are readings, name their recording with open_source(path, sample=...)."
 )
 
 
