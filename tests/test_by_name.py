@@ -11,9 +11,7 @@ from tracelearn import (
     TraceNormClassifierCV,
     TraceNormRegressor,
     open_source,
-    save,
 )
-from tracelearn.cli import main
 from tracelearn.datasets import make_persons
 from tracelearn.inference import bootstrap, compare, decode_over_time, map_test, permutation_test, searchlight
 from tracelearn.report import model_page
@@ -154,28 +152,6 @@ def test_a_search_that_aligns_by_group_predicts_files_with_the_name_of_the_group
     page = " ".join(model_page(model, tmp_path / "d.npz", "label", groups="person").split())
     assert "aligned by group" in page
     assert "Samples of each group were aligned by" in page
-
-
-def test_commands_predict_with_a_search_that_aligns_by_group(aligned, tmp_path, capsys):
-    pytest.importorskip("typer")
-    model, X, label, person = aligned
-    data, file, out = (str(tmp_path / name) for name in ("d.npz", "model", "found.npy"))
-    np.savez(data, X=X, label=label, person=person)
-    save(model, file)
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main(list(arguments))
-        return left.value.code, capsys.readouterr().err
-
-    code, err = run("predict", file, data, "--out", out)
-    assert code == 2
-    assert err.startswith("tracelearn: Expected --groups with a model that aligns samples by group, got none")
-    assert run("predict", file, data, "--groups", "person", "--out", out) == (0, "")
-    np.testing.assert_array_equal(np.load(out), model.predict(X, groups=person))
-    page = str(tmp_path / "page")
-    asked = ("--data", data, "--target", "label", "--groups", "person", "--html", page)
-    assert run("inspect", file, *asked) == (0, "")
 
 
 def test_names_that_are_not_there_are_one_sentence(data, tmp_path):
