@@ -22,7 +22,7 @@ from sklearn.linear_model import RidgeClassifierCV
 
 from tracelearn import ModeWhitener, SecondOrder, TensorClassifier
 from tracelearn.plotting import ViewsDisplay
-from tracelearn.report import what_was_found
+from tracelearn.report import describe_views
 
 rng = np.random.default_rng(0)
 times, angles = np.arange(100) / 100, np.linspace(0.0, 2.0 * np.pi, 24, endpoint=False)
@@ -120,7 +120,7 @@ plt.show()
 # The same in words, as in ``tracelearn inspect`` and on the page of a model. The whitened signals were part of the
 # problem, but the trace norm set their weights to zero: the means in windows of time already contain the wave.
 
-for view, found in what_was_found(model).items():
+for view, found in describe_views(model).items():
     print(f"{view}: {found}")
 
 # %%

@@ -70,7 +70,7 @@ def test_a_search_holds_groups_out_inside_of_training_folds_too():
         (["ridge"], {}, "Expected estimators"),
         (Ridge(), {"yardsticks": False}, "at least two models"),
         (TraceNormRegressor(), {"repeats": 0}, "repeats"),
-        (TraceNormRegressor(), {"groups": [1]}, "one group for each"),
+        (TraceNormRegressor(), {"groups": [1]}, "one for each sample"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(models, options, words):

@@ -122,7 +122,7 @@ def test_groups_are_held_out_whole():
         ({"window": 8}, "window of at most the 7"),
         ({"window": 0}, "window"),
         ({"step": -1}, "step"),
-        ({"groups": [1]}, "one group for each"),
+        ({"groups": [1]}, "one for each sample"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(options, words):

@@ -93,7 +93,7 @@ def test_an_interval_of_scores_without_what_samples_teach_is_too_short(monkeypat
     monkeypatch.setattr(
         Influence, "variance", property(lambda own: float(np.sum((own.judges - own.judges.mean()) ** 2)))
     )
-    monkeypatch.setattr(Influence, "extended", lambda own, half, best: own)
+    monkeypatch.setattr(Influence, "extrapolated", lambda own, half, best: own)
     told = coverage.coverage(DESIGNS["40 samples, weak"], 150, 100)
     assert told["score"] < binom.ppf(0.005, 150, 0.9) / 150
 
@@ -127,7 +127,7 @@ def test_the_jackknife_of_a_mean_is_what_its_samples_say(scoring):
     model, y = (TraceNormClassifier(0.05), y > 0) if scoring == "accuracy" else (TraceNormRegressor(0.1), y)
     random = np.random.default_rng(0)
     drawn = draw(Study(model, Reading.of(model, X, y), X, None, np.arange(40), scoring), 5, 40, random)
-    values, _ = drawn.values()
+    values, _ = drawn.sample_scores()
     np.testing.assert_allclose(jackknifed(drawn, 2, np.arange(40)), values[2], atol=1e-9)
     np.testing.assert_allclose(values.sum(axis=1) / drawn.left_out.sum(axis=1), drawn.scores)
 
@@ -219,7 +219,7 @@ def test_intervals_are_wider_for_fewer_groups():
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"n_bootstraps": 1}, "n_bootstraps"), ({"level": 2.0}, "level"), ({"groups": [0]}, "one group for each")],
+    [({"n_bootstraps": 1}, "n_bootstraps"), ({"level": 2.0}, "level"), ({"groups": [0]}, "one for each sample")],
 )
 def test_bad_bootstraps_are_refused_in_a_sentence(options, words):
     with pytest.raises(ValueError, match=words):

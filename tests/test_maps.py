@@ -78,7 +78,7 @@ def test_clusters_have_one_sign_and_weigh_the_sum_of_their_sizes():
         ({"adjacency": {0: np.eye(3)}}, "adjacency of shape"),
         ({"threshold": 1.5}, "threshold"),
         ({"n_permutations": -1}, "n_permutations"),
-        ({"groups": [0]}, "one group for each"),
+        ({"groups": [0]}, "one for each sample"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(options, words):

@@ -174,10 +174,10 @@ def test_estimators_of_other_libraries_and_weights_of_classes_are_refitted():
         ({"selection": "none"}, "'repeat' or 'fixed'"),
         ({"scoring": "nothing"}, "a score that scikit-learn knows"),
         ({"scoring": 3}, "a name, a function or None"),
-        ({"groups": [1, 2]}, "one group for each"),
+        ({"groups": [1, 2]}, "one for each sample"),
         ({"groups": np.zeros(60)}, "at least two groups"),
-        ({"groups": np.arange(60)[:, None] % 5}, r"one group for each of 60 samples, got an array of shape \(60, 1\)"),
-        ({"groups": [None, *"abc"] * 15}, "such as None"),
+        ({"groups": np.arange(60)[:, None] % 5}, r"groups of shape \(60,\), one for each sample, got shape \(60, 1\)"),
+        ({"groups": [None, *"abc"] * 15}, "none at sample 0"),
         ({"groups": np.arange(60)}, None),
     ],
 )

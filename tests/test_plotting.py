@@ -40,7 +40,7 @@ from tracelearn.plotting import (
     WeightsDisplay,
 )
 from tracelearn.plotting.modes import as_modes
-from tracelearn.plotting.views import what_was_found
+from tracelearn.plotting.views import describe_views
 
 ORDERS = [(7,), (5, 4), (4, 3, 5), (2, 3, 4, 3)]
 DISPLAYS = [ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay, ConvergenceDisplay]
@@ -563,7 +563,7 @@ def test_convolutions_are_drawn_over_waveforms_and_thresholds():
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # where names leave no room for axes
         display.figure_.canvas.draw()
-    assert "of waveform" in what_was_found(model)["convolutions"]
+    assert "of waveform" in describe_views(model)["convolutions"]
 
 
 def test_similarities_are_drawn_as_training_samples_that_are_summed_up():
@@ -572,7 +572,7 @@ def test_similarities_are_drawn_as_training_samples_that_are_summed_up():
     weights = view.landmark_weights(model.coef_by_view_["similarities"])
     expected = np.tensordot(weights[0], view.landmarks_ - view.landmarks_.mean(axis=0), 1)
     np.testing.assert_allclose(part.coef[0] / np.abs(part.coef).max(), expected / np.abs(expected).max(), atol=1e-8)
-    assert what_was_found(model)["similarities"].startswith(f"{len(view.landmarks_)} training samples to compare with")
+    assert describe_views(model)["similarities"].startswith(f"{len(view.landmarks_)} training samples to compare with")
 
 
 def test_similarities_of_second_order_are_drawn_as_sources():

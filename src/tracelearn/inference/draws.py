@@ -86,10 +86,11 @@ class Drawn:
         """Which samples each draw left out, (B, n)."""
         return np.asarray(self.counts[:, self.study.units] == 0)
 
-    def values(self) -> tuple[Array, Array]:
-        """Share the score of each draw out to the samples it left out, (B, n), zero elsewhere; number the blocks of units, (U,).
+    def sample_scores(self) -> tuple[Array, Array]:
+        """Write the score of each draw as a mean over the samples it left out: (B, n), zero elsewhere.
 
-        Hits and squares are means over samples already. Of other scores the jackknife tells what a block of units adds.
+        Accuracy and squared errors are such means already. Of other scores the jackknife tells what a block of units adds: the
+        second array numbers the block of each unit, (U,).
         """
         study = self.study
         reading = self.study.reading
@@ -111,7 +112,7 @@ class Drawn:
         A unit that a draw left out judges its model: it adds its own score. A unit that was drawn teaches: what it adds is the
         covariance of how often it was drawn with how well the models did (the infinitesimal jackknife; Efron, 2014).
         """
-        values, blocks = self.values()
+        values, blocks = self.sample_scores()
         study = self.study
         left_out = self.left_out
         B, n = values.shape
@@ -158,12 +159,13 @@ class Influence:
         share = min(1.0, (n - 1) / n * self.variance / squares) if squares > 0 else 1.0
         return max(float(degrees_of(self.moves)) * share**2, min(2, n - 1))
 
-    def extended(self, half: Influence, best: float | None = None) -> Influence:
-        """Go on from draws of half as many units to all units themselves, as the score of draws went on from these.
+    def extrapolated(self, half: Influence, best: float | None = None) -> Influence:
+        """Extrapolate from draws of ``half`` as many units and these draws to a model of all units.
 
-        A draw of m of n units is worth ``m n / (m + n)`` of them: n / 3, n / 2 and n are steps of one size in their inverses,
-        and a score loses in proportion to these. Where there is a best score, what is missing to it falls by the same factor
-        once more: none of it is left at last, and never less than none.
+        A draw of m of n units teaches as much as ``m n / (m + n)`` different ones: n / 3 for half of the units, n / 2 for as many
+        as there are. A score loses in proportion to the inverse of this number, and 3 / n, 2 / n and 1 / n are equally far apart:
+        the score of all units is as far from that of these draws as that is from the score of the half. Where scores have a
+        ``best`` value, it is the distance to this that falls by the same factor once more.
         """
         factor = 1.0
         if best is not None and half.score < best:

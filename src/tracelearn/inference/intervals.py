@@ -21,8 +21,8 @@ from tracelearn.inference.reading import (
     check_count,
     is_trace_norm_model,
     name_of_score,
-    read_groups,
     read_labels,
+    read_two_groups,
     without_confounds,
 )
 from tracelearn.samples.by_name import in_memory
@@ -273,7 +273,7 @@ def bootstrap(
     )
     X, y, _, groups = in_memory(X, y, groups)
     X, labels = to_numpy(X), read_labels(X, y)
-    groups = read_groups(groups, len(labels))
+    groups = read_two_groups(groups, len(labels))
     units = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
     score_name = name_of_score(scoring, classifier=is_classifier(model))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
@@ -300,9 +300,9 @@ def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score
     shares_modes = bool(whole.target_mode)
     spaces = [ranks_and_angles(factors_of(W, n_modes, shares_modes=shares_modes), factors) for W in tensors]
     influence = drawn.influence()
-    extended = influence if half is None else influence.extended(half.influence(), _best_score(score_name))
+    extrapolated = influence if half is None else influence.extrapolated(half.influence(), _best_score(score_name))
     # Noise may hide a part of either variance.
-    less_sure = extended if extended.variance > influence.variance else influence
+    less_sure = extrapolated if extrapolated.variance > influence.variance else influence
     return Bootstrap(
         scores=drawn.scores,
         coefs=coefs,
@@ -313,7 +313,7 @@ def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score
         level=level,
         scoring=score_name,
         counts=drawn.counts,
-        score=max(influence.score, extended.score),  # a score that falls with more units says nothing of still more
+        score=max(influence.score, extrapolated.score),  # a score that falls with more units says nothing of still more
         standard_error=math.sqrt(less_sure.variance),
         degrees=less_sure.degrees,
     )

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
 from tracelearn.inference.permutation import choose_exchange, p_value
-from tracelearn.inference.reading import Reading, check_count, mode_number, read_groups, shares_system
+from tracelearn.inference.reading import Reading, check_count, mode_number, read_two_groups, shares_system
 from tracelearn.inference.solving import solve_sets
 from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import small_on_one_thread
@@ -172,7 +172,7 @@ def map_test(
     shape = reading.samples.shape
     K = reading.samples.n_targets
     edges = neighbour_pairs(shape, neighbour_tables(shape, modes, smooth, adjacency or {}))
-    exchange = choose_exchange(reading.labels, read_groups(groups, reading.n_samples))
+    exchange = choose_exchange(reading.labels, read_two_groups(groups, reading.n_samples))
     permutations = exchange.draw(reading.n_samples, n_permutations, np.random.default_rng(random_state))
     order = np.concatenate([everything[None], permutations])
     weights, _ = solve_sets(reading, reading.with_targets_of(everything, order), len(order))

@@ -21,8 +21,8 @@ from tracelearn.inference.reading import (
     check_model,
     is_search,
     name_of_score,
-    read_groups,
     read_labels,
+    read_two_groups,
     shares_system,
     without_confounds,
 )
@@ -247,7 +247,7 @@ def permutation_test(
     n_permutations = check_count(n_permutations, "n_permutations")
     refuse(selection not in ("repeat", "fixed"), f"Expected selection to be 'repeat' or 'fixed', got {selection!r}.")
     labels = read_labels(X, y)
-    groups = read_groups(groups, len(labels))
+    groups = read_two_groups(groups, len(labels))
     confounds = None if confounds is None else read_confounds(confounds, len(labels))
     searches = is_search(model)
     classifier = is_classifier(model)
@@ -293,7 +293,7 @@ def _refitted_scores(
     y = to_numpy(y)
     if is_search(model):
         metadata = {"groups": groups, "confounds": confounds}
-        return _one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], **metadata)), order)
+        return _scores_one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], **metadata)), order)
     scorer = check_scoring(model, scoring)
     cleaned = []
     for train, _ in folds.splits:
@@ -306,10 +306,11 @@ def _refitted_scores(
             scores.append(score_model(scorer, fitted, A[test], y[samples[test]]))
         return float(np.mean(scores))
 
-    return _one_by_one(mean_score, order)
+    return _scores_one_by_one(mean_score, order)
 
 
-def _one_by_one(score: Callable[[Array], float], order: Array) -> Array:
+def _scores_one_by_one(score: Callable[[Array], float], order: Array) -> Array:
+    """Score every order (S, n) of the targets, without what models say of permuted ones: (S,)."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what models say of permuted targets is of no use
         warnings.simplefilter("once", ConvergenceWarning)

@@ -17,7 +17,7 @@ from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
 from tracelearn.fitting import Settings
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_finite, read_confounds
+from tracelearn.samples.checks import check_finite, read_confounds, read_groups
 from tracelearn.samples.modes import Modes
 from tracelearn.samples.reading import Spec, read
 from tracelearn.samples.samples import Block, Samples, as_raw
@@ -36,8 +36,8 @@ __all__ = [
     "is_trace_norm_model",
     "mode_number",
     "name_of_score",
-    "read_groups",
     "read_labels",
+    "read_two_groups",
     "shares_system",
     "without_confounds",
 ]
@@ -107,26 +107,12 @@ def read_labels(X: Any, y: Any) -> Array:
     return labels
 
 
-def read_groups(groups: Any, n_samples: int) -> Array | None:
-    """Read the groups of samples, and refuse those that are none."""
-    if groups is None:
-        return None
-    labels = to_numpy(groups)
+def read_two_groups(groups: Any, n_samples: int) -> Array | None:
+    """Read the groups of samples, of which there must be two at least: None where there are none."""
+    labels = read_groups(groups, n_samples)
     refuse(
-        labels.shape != (n_samples,),
-        f"Expected one group for each of {n_samples} samples, got an array of shape {labels.shape}: pass one of shape "
-        f"({n_samples},).",
+        labels is not None and len(np.unique(labels)) < 2, "Expected at least two groups, got one: pass groups=None."
     )
-    if labels.dtype.kind == "f":
-        check_finite(labels, "groups")
-    try:
-        n_groups = len(np.unique(labels))
-    except TypeError:
-        raise InputError(
-            "Expected groups of numbers or of text, got values that have no order, such as None: give every sample a group of "
-            "one kind."
-        ) from None
-    refuse(n_groups < 2, "Expected at least two groups, got one: pass groups=None.")
     return labels
 
 
@@ -182,7 +168,7 @@ class ScoringPlan:
     ) -> ScoringPlan:
         """Read what was passed with a model, and draw folds, of groups whole."""
         labels = read_labels(X, y)
-        groups = read_groups(groups, len(labels))
+        groups = read_two_groups(groups, len(labels))
         confounds = None if confounds is None else read_confounds(confounds, len(labels))
         classifier = is_classifier(model)
         folds = make_folds(cv, labels, groups, random_state=random_state, classifier=classifier, repeats=repeats)

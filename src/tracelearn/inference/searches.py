@@ -43,7 +43,7 @@ def chosen_model(search: Any, X: Any, groups: Array | None = None) -> tuple[Any,
     if isinstance(search, TensorSearch):
         return search.linear_estimator(), search.joined_views(X, groups)
     options = {"class_weight": search.class_weight} if is_classifier(search) else {}
-    model = _kind_of(search)(
+    model = _linear_class(search)(
         search.alpha_,
         ridge=search.ridge_,
         mode_weights=search.mode_weights_,
@@ -65,7 +65,8 @@ def score_of_choice(search: Any) -> float:
     return float(search.raw_score_ if isinstance(search, TensorSearch) else search.best_score_)
 
 
-def _kind_of(search: Any) -> Any:
+def _linear_class(search: Any) -> Any:
+    """Return the class of the linear models that a search chooses between."""
     return TraceNormClassifier if is_classifier(search) else TraceNormRegressor
 
 
@@ -92,7 +93,9 @@ def best_scores(
     search: Any, X: Any, y: Any, confounds: Array | None, folds: Folds, scoring: Any, order: Array
 ) -> Array:
     """Find the held-out score of what a search chooses, for each order (S, n) of the targets: (S,)."""
-    model = _kind_of(search)(loss="squared_error", fit_intercept=search.fit_intercept, tensor_shape=search.tensor_shape)
+    model = _linear_class(search)(
+        loss="squared_error", fit_intercept=search.fit_intercept, tensor_shape=search.tensor_shape
+    )
     reading = Reading.of(model, X, y, confounds)
     size = len(folds) * reading.samples.n_targets * reading.samples.n_features
     scores = np.empty(len(order))
@@ -157,6 +160,7 @@ def _best_ridge(sets: _Sets) -> tuple[Array, Array]:
     split = sets.split
 
     def judged(ridges: Array) -> tuple[Array, Array]:
+        """Find what selects, and the held-out score, for each ridge and set: both (A, S)."""
         weights, intercepts = split.squares.with_ridges(move_to(ridges, split.rows, split.rows.dtype))
         shape = len(ridges), len(split.folds), split.n_targets
         return sets.judge(Models(weights.reshape(*shape, -1), intercepts.reshape(shape)))

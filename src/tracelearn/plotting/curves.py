@@ -147,11 +147,12 @@ class PathDisplay:
         if self.values.dtype.kind in "iu":
             whole_ticks(axes.yaxis)
             axes.set_ylim(bottom=-0.05 * max(int(self.values.max()), 1))
-        _finish(axes, self.strength, self.quantity)
+        _label_axes(axes, self.strength, self.quantity)
         return self
 
 
-def _finish(axes: Any, x: str, y: str) -> None:
+def _label_axes(axes: Any, x: str, y: str) -> None:
+    """Name both axes, and put the legend above them."""
     axes.set(xlabel=x, ylabel=y)
     legend_above(axes, columnspacing=1.2, handlelength=2.2)
 
@@ -218,7 +219,7 @@ class ConvergenceDisplay:
         last = float(np.max(iterations, initial=1.0))
         axes.set_xlim(-0.02 * last, 1.02 * last)
         whole_ticks(axes.xaxis)
-        _finish(axes, "iteration", "relative duality gap")
+        _label_axes(axes, "iteration", "relative duality gap")
         return self
 
 
@@ -299,5 +300,5 @@ class PrequentialDisplay:
         axes.set_ylim(bottom=0.0)
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
         axes.grid(axis="y", color=INK, alpha=0.15, linewidth=0.8)
-        _finish(axes, "samples learned", self.measure)
+        _label_axes(axes, "samples learned", self.measure)
         return self

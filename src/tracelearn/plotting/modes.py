@@ -21,8 +21,8 @@ __all__ = [
     "MOST",
     "CVCurve",
     "as_modes",
-    "carrying",
     "check_model",
+    "count_carrying",
     "cv_curve",
     "draw_heads",
     "draw_image",
@@ -263,14 +263,14 @@ def _count_candidates(model: Any) -> int:
     return len({str({**params, "alpha": None}) for params in results["params"]})
 
 
-def carrying(squares: Array, whole: Array | None = None) -> int:
+def count_carrying(squares: Array, whole: Array | None = None) -> int:
     """Count the squares that belong to the fewest of all that carry most of their sum; all are those themselves by default.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from tracelearn.plotting.modes import carrying
-    >>> carrying(np.array([90.0, 9.5, 0.5])), carrying(np.zeros(3))
+    >>> from tracelearn.plotting.modes import count_carrying
+    >>> count_carrying(np.array([90.0, 9.5, 0.5])), count_carrying(np.zeros(3))
     (2, 0)
     """
     ordered = np.sort(squares if whole is None else whole)[::-1]

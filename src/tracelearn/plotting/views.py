@@ -14,11 +14,11 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import mode_factors
 from tracelearn.features import Convolutions, SecondOrder, Similarities
 from tracelearn.plotting.canvas import COLOURS, INK, hide_top_and_right, legend_above, open_axes
-from tracelearn.plotting.modes import MOST, carrying, check_model, draw_over, leading_factors, modes_of
+from tracelearn.plotting.modes import MOST, check_model, count_carrying, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
 from tracelearn.samples.modes import Mode
 
-__all__ = ["ViewPart", "ViewsDisplay", "counted", "parts_of_model", "view_in_words", "what_was_found"]
+__all__ = ["ViewPart", "ViewsDisplay", "counted", "describe_views", "parts_of_model", "view_in_words"]
 
 _MANY = 20  # names at an axis, which are written small
 
@@ -129,7 +129,7 @@ def _channels(transformer: Any, modes: list[Mode]) -> tuple[str, list[str]]:
     return " × ".join("channel" if mode.name.startswith("mode ") else mode.name for mode in others), names
 
 
-def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> dict[str, str]:
+def describe_views(estimator: Any, parts: Sequence[ViewPart] | None = None) -> dict[str, str]:
     """Say of each view of a fitted CV estimator how much of it the model needs, and where its strongest source is.
 
     Fewest components, or sources of second order, are counted that carry 99 % of the squared weights of the view.
@@ -144,9 +144,9 @@ def what_was_found(estimator: Any, parts: Sequence[ViewPart] | None = None) -> d
     --------
     >>> from tracelearn import TensorRegressor
     >>> from tracelearn.datasets import make_low_rank_regression
-    >>> from tracelearn.report import what_was_found
+    >>> from tracelearn.report import describe_views
     >>> X, y, W = make_low_rank_regression(300, (6, 5), rank=1, noise=0.1, random_state=0)
-    >>> what_was_found(TensorRegressor(views=None).fit(X, y))
+    >>> describe_views(TensorRegressor(views=None).fit(X, y))
     {'raw': '1 component of mode 0 and 1 of mode 1 carry 99 %'}
     """
     parts = parts_of_model(estimator) if parts is None else parts
@@ -166,11 +166,11 @@ def _in_words(estimator: Any, parts: list[ViewPart]) -> str:
     if not any(np.any(part.coef) for part in parts):
         return "its weights are zero"
     if parts[0].maps is None:
-        counts = [carrying(sizes.astype(float) ** 2) for _, sizes in parts[0].factors()]
+        counts = [count_carrying(sizes.astype(float) ** 2) for _, sizes in parts[0].factors()]
         return counted("component", "of", counts, [mode.name for mode in parts[0].modes])
     squares = [part.factors()[0][1].astype(float) ** 2 for part in parts]
     whole = np.concatenate(squares)
-    counts = [carrying(squares_of_window, whole) for squares_of_window in squares]
+    counts = [count_carrying(squares_of_window, whole) for squares_of_window in squares]
     names = ["" if part.window is None else f"window {part.window}" for part in parts]
     return counted("source", "in", counts, names) + _leading(estimator, parts)
 

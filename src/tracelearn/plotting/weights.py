@@ -378,12 +378,13 @@ def choose_targets(estimator: Any, n_targets: int, target: Any) -> tuple[list[in
         "estimators_.",
     )
     wanted = names if target is None else target if isinstance(target, list | tuple) else [target]
-    chosen = [_number(one, names, kind) for one in wanted]
+    chosen = [_number_of_target(label, names, kind) for label in wanted]
     needs_name = kind == "class" or n_targets > 1
     return chosen, [f"{kind} {names[k]}" if needs_name else "" for k in chosen]
 
 
-def _number(target: Any, names: list[Any], kind: str) -> int:
+def _number_of_target(target: Any, names: list[Any], kind: str) -> int:
+    """Find the number of a target that is called by its label, or counted."""
     label = target.item() if isinstance(target, np.generic) else target
     if label in names:
         return names.index(label)
@@ -396,6 +397,7 @@ def _number(target: Any, names: list[Any], kind: str) -> int:
 
 
 def _image_modes(modes: Any, order: int) -> tuple[int, int]:
+    """Read which modes are the rows and the columns of an image: by default the last two."""
     if modes is None:
         return order - 2, order - 1
     pair = tuple(modes) if np.iterable(modes) else (modes,)

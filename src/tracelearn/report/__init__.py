@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from tracelearn.io.writing import write_atomically
-from tracelearn.plotting.views import what_was_found
+from tracelearn.plotting.views import describe_views
 from tracelearn.report.facts import gather
 from tracelearn.report.page import render
 from tracelearn.report.result import result_page, write_result_page
@@ -18,7 +18,7 @@ from tracelearn.report.words import Study
 from tracelearn.samples.by_name import with_groups, with_targets
 from tracelearn.samples.samples import unnamed
 
-__all__ = ["Study", "model_page", "result_page", "what_was_found", "write_model_page", "write_result_page"]
+__all__ = ["Study", "describe_views", "model_page", "result_page", "write_model_page", "write_result_page"]
 
 
 def model_page(

@@ -14,8 +14,8 @@ from tracelearn.arrays.tensors import Array, mode_factors
 from tracelearn.estimators.weights import target_names as names_of_targets
 from tracelearn.features import Convolutions, SecondOrder
 from tracelearn.plotting.canvas import COLOURS
-from tracelearn.plotting.modes import CVCurve, as_modes, carrying, cv_curve, leading_factors, modes_of_weights
-from tracelearn.plotting.views import ViewPart, parts_of_model, view_in_words, what_was_found
+from tracelearn.plotting.modes import CVCurve, as_modes, count_carrying, cv_curve, leading_factors, modes_of_weights
+from tracelearn.plotting.views import ViewPart, describe_views, parts_of_model, view_in_words
 from tracelearn.samples.modes import Mode
 
 __all__ = ["Components", "ModelFacts", "Trial", "View", "Weights", "changed_parameters", "gather", "plain"]
@@ -260,7 +260,7 @@ def _views(last: Any, parts: list[ViewPart]) -> list[View]:
     shares = getattr(last, "view_shares_", {})
     if not hasattr(last, "views_") or (len(shares) < 2 and last.is_linear_):
         return []
-    sentences = what_was_found(last, parts)
+    sentences = describe_views(last, parts)
     names = dict.fromkeys([*shares, *sentences])
     with_weights = {part.view for part in parts if np.any(part.coef)}
     return [
@@ -295,7 +295,7 @@ def _components_of_views(parts: list[ViewPart], modes: list[Mode]) -> list[Compo
     for part in parts:
         if part.maps is None:
             for n, (mode, (U, s)) in enumerate(zip(part.modes, part.factors(), strict=True)):
-                count = carrying(s.astype(np.float64) ** 2)
+                count = count_carrying(s.astype(np.float64) ** 2)
                 factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
                 shares = np.vstack([together, _shares_of_targets(part.coef, factors, n)])
                 title = f"{part.label}: {mode.name}"
@@ -304,7 +304,7 @@ def _components_of_views(parts: list[ViewPart], modes: list[Mode]) -> list[Compo
         ((U, s),) = part.factors()
         windows = [other.factors()[0][1] for other in parts if other.view == part.view]
         whole = np.concatenate(windows).astype(np.float64) ** 2  # a window counts by what it adds to all
-        count = carrying(s.astype(np.float64) ** 2, whole)
+        count = count_carrying(s.astype(np.float64) ** 2, whole)
         if count:
             factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
             _, patterns, _ = part.sources(len(together))
@@ -370,7 +370,7 @@ def _components(last: Any, coef: Array, modes: list[Mode]) -> list[Components]:
     n_before = len(modes) - (coef.ndim - 1)  # where targets are a mode, it is the first
     components = []
     for n, (mode, (U, s)) in enumerate(zip(modes, factors_of_modes, strict=True)):
-        count = carrying(s.astype(np.float64) ** 2)
+        count = count_carrying(s.astype(np.float64) ** 2)
         factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
         if n < n_before or len(coef) == 1:  # a target has no share in the mode of targets
             shares = np.tile(together, (len(coef) + 1, 1))
