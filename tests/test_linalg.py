@@ -81,13 +81,13 @@ def test_shrinking_by_more_than_the_largest_singular_value_leaves_an_exact_zero(
 
 @pytest.mark.parametrize("shape", [(40, 8, 20), (2, 30, 12, 12), (20, 17, 40), (8, 40, 64)])
 @pytest.mark.parametrize("share", [1.1, 0.9, 0.3, 0.05, 1e-4, 0.0])
-def test_many_matrices_in_single_precision_are_shrunk_by_products_as_by_decompositions(rng, shape, share):
+def test_single_precision_shrinks_to_its_last_places(rng, shape, share):
     M = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 3, (*shape[:-2], 1, 1))
     threshold = share * spectral_norms(M)
     found = shrink(M.astype(np.float32), threshold.astype(np.float32))
     off = np.linalg.norm(found - shrink(M, threshold), ord=2, axis=(-2, -1))
     assert found.dtype == np.float32
-    assert np.all(off <= np.maximum(3e-3 * threshold, 3e-6 * spectral_norms(M)))
+    assert np.all(off <= 1e-5 * spectral_norms(M))
     if share > 1.0:
         assert not np.any(found)
 

@@ -64,8 +64,6 @@ def shrink(M: Array, threshold: Array) -> Array:
             [0., 0.]]])
     """
     xp = array_namespace(M)
-    if isinstance(M, np.ndarray) and M.dtype == np.float32 and _suits_products(M, threshold):
-        return _shrink_by_products(M, threshold[..., None, None])
     square, Q = xp.linalg.eigh(M @ xp.matrix_transpose(M))
     sigma = xp.sqrt(positive_part(square))
     level = threshold[..., None]
@@ -78,59 +76,6 @@ def shrink(M: Array, threshold: Array) -> Array:
     shrunk = positive_part(sigma - level)
     factor = shrunk / xp.where(shrunk > 0, sigma, xp.ones_like(sigma))
     return ((Q * factor[..., None, :]) @ xp.matrix_transpose(Q)) @ M
-
-
-def _suits_products(M: Array, threshold: Array) -> bool:
-    """Tell whether matrices are many, of 6 to 64 rows, and their thresholds not so small that many steps would be needed."""
-    m = M.shape[-2]
-    return 6 <= m <= 64 and m * threshold.size >= 200 and bool(np.all(np.sum(M**2, axis=(-2, -1)) < 1e3 * threshold**2))
-
-
-def _shrink_by_products(M: Array, level: Array) -> Array:
-    """Shrink singular values in single precision without decompositions, which for small matrices take twice as long.
-
-    With x the eigenvalues of the gram over ``level**2``, those of ``H = max(x, 1) = (x + 1 + |x - 1|) / 2`` come from the matrix
-    sign of ``x - 1``, and each singular value is multiplied by ``1 - H**-0.5``. The error is largest for values within one per
-    cent of the level, and there at most a quarter of a per cent of it: enough for what single precision is used for. Matrices
-    whose singular values are all below the level become exactly zero.
-    """
-    d = np.arange(M.shape[-2])  # of diagonals
-    X = M @ np.matrix_transpose(M) / level**2
-    X[..., d, d] -= 1.0
-    square = X @ X
-    size = np.sqrt(np.sqrt(np.sum(square**2, axis=(-2, -1), keepdims=True)))  # at least the largest |x - 1|
-    size = np.maximum(size, 1.0)
-    X = X / size
-    square = square / size**2
-    largest = float(np.max(size))
-    sign = X
-    for a, b in _cubics(0.02 / largest):
-        square *= -b
-        square[..., d, d] += a
-        sign = sign @ square
-        np.matmul(sign, sign, out=square)
-    root = (0.5 * size / (1.0 + size)) * (X + X @ sign)
-    root[..., d, d] += 1.0 / (1.0 + size[..., 0])  # H over its bound; then its root, by steps
-    inverse = None
-    for a, b in _cubics((1.0 + largest) ** -0.5):
-        step = -b * (root if inverse is None else inverse @ root)
-        step[..., d, d] += a
-        inverse = step if inverse is None else step @ inverse
-        root = root @ step
-    factor = inverse * -((1.0 + size) ** -0.5)
-    factor[..., d, d] += 1.0
-    is_above = np.sum(sign[..., d, d], axis=-1) > 1.0 - len(d)
-    return (factor * is_above[..., None, None]) @ M
-
-
-def _cubics(least: float) -> Iterator[tuple[float, float]]:
-    """Yield (a, b) of the steps ``x (a - b x**2)`` that bring all x in [``least``, 1] near 1 soonest (Chen and Chow, 2014)."""
-    while least < 0.9999:
-        scale = math.sqrt(3.0 / (1.0 + least + least**2))
-        a = 1.5 * scale
-        b = 0.5 * scale**3
-        yield a, b
-        least = least * (a - b * least**2)
 
 
 def pairwise_grams(
