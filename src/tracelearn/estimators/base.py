@@ -19,11 +19,11 @@ from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.problems.forms import choose_form
-from tracelearn.samples.checks import learning
+from tracelearn.samples.checks import check_classes, learning
 from tracelearn.samples.reading import Reader, Spec, gathered_for, read, summarise
 from tracelearn.samples.samples import Raw, Samples, as_raw
 from tracelearn.samples.scikit_learn import Interval, StrOptions
-from tracelearn.samples.targets import Labels, Numbers, check_two_classes
+from tracelearn.samples.targets import Labels, Numbers
 
 __all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "settings_of"]
 
@@ -234,7 +234,7 @@ class TraceNormModel(LinearModel):
             )
         spec, moments = summarise(raw, reader_of(self, may_grow=True))
         if spec.classes is not None:
-            check_two_classes(spec.classes)
+            check_classes(spec.classes)
         return spec, moments
 
     @classmethod

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, block_bytes, is_sparse, move_to, widest
 from tracelearn.samples.checks import check_finite, check_place, float_dtype, read_confounds, read_rows
 from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import as_raw, is_dask, unnamed
+from tracelearn.samples.samples import as_raw, is_dask, unnamed_samples
 
 __all__ = ["LinearScores", "ScoresSamples", "apply_to_samples"]
 
@@ -91,7 +91,7 @@ class ScoresSamples:
         """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
         check_is_fitted(self, "coef_")
         self._check_confounds(confounds)
-        X, _, _ = unnamed(X, 0, self._spec.modes)
+        X, _ = unnamed_samples(X, self._spec.modes)
         check_place(X, self.coef_, f"{type(self).__name__}.{method}()")
         xp = array_namespace(self.coef_)
         K = 1 if self._spec.is_single else self.coef_.shape[0]

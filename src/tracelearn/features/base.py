@@ -29,7 +29,7 @@ from tracelearn.samples.checks import check_finite, float_dtype, learning
 from tracelearn.samples.execution import lazily
 from tracelearn.samples.lengths import Padded, padded
 from tracelearn.samples.modes import like_input
-from tracelearn.samples.samples import as_raw, is_dask, is_named, unnamed
+from tracelearn.samples.samples import as_raw, is_dask, is_named, unnamed_samples
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
 
 __all__ = ["TAKES_LONG", "LinearTransformer", "ModeTransformer", "TensorTransformer"]
@@ -166,7 +166,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """Learn from samples wherever they are, after those of ``earlier``, which may be this transformer."""
         series = padded(X) if self.takes_gaps else Padded(X)
         any_length = series.time is not None or getattr(earlier, "takes_any_length_", False)
-        X, _, modes = unnamed(series.values, 0, None if earlier is None else earlier.modes_)
+        X, modes = unnamed_samples(series.values, None if earlier is None else earlier.modes_)
         if modes is None and earlier is not None:
             modes = earlier.modes_
         source = None if self.learns_in_one_pass else as_source(X, None, sample_weight)
@@ -214,7 +214,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         if self.takes_gaps and padded(X).time is not None:
             return self._transform_in_memory(padded(X).values, any_length=True)
         if is_named(X):
-            values = self.transform(unnamed(X, 0, self.modes_)[0])
+            values = self.transform(unnamed_samples(X, self.modes_)[0])
             return like_input(values, X, self.modes_) if self.keeps_entries else values
         if is_dask(X):
             empty = self._transform_in_memory(np.zeros((1, *X.shape[1:]), X.dtype))[:0]

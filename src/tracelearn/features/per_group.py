@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to
 from tracelearn.errors import InputError, refuse
 from tracelearn.samples.checks import other_shape, read_groups
-from tracelearn.samples.samples import as_raw, is_dask, unnamed
+from tracelearn.samples.samples import as_raw, is_dask, unnamed_samples
 from tracelearn.samples.scikit_learn import take_rows
 
 __all__ = ["PerGroup", "fit_to_group", "in_order", "rows_together", "samples_by_group", "take_samples"]
@@ -151,7 +151,7 @@ def samples_by_group(X: Any, groups: Any, name: str) -> tuple[Any, dict[Hashable
 
 def rows_together(X: Any) -> Any:
     """Return samples as one thing with rows: arrays and frames as they are, blocks and files read into memory."""
-    X, _, _ = unnamed(X, 0)
+    X, _ = unnamed_samples(X)
     if is_dask(X) or hasattr(X, "columns"):
         return X
     raw = as_raw(X)

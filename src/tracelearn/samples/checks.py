@@ -35,6 +35,7 @@ from tracelearn.samples.scikit_learn import check_feature_names, check_n_feature
 __all__ = [
     "Rows",
     "as_numpy",
+    "check_classes",
     "check_finite",
     "check_gaps",
     "check_place",
@@ -468,7 +469,7 @@ def read_labels(y: Any, X: Array, classes: Any = None, *, least: int = 2) -> tup
         _check_objects(y)
     check_classification_targets(y)
     all_classes = unique_labels(y) if classes is None else np.asarray(classes)
-    _check_classes(all_classes, np.setdiff1d(y, all_classes), least)
+    check_classes(all_classes, np.setdiff1d(y, all_classes), least)
     return y, all_classes
 
 
@@ -491,12 +492,12 @@ def _check_objects(y: Array) -> None:
         )
 
 
-def _check_classes(classes: Array, stray: Array, least: int) -> None:
+def check_classes(classes: Array, stray: Any = (), least: int = 2) -> None:
     """Refuse less than ``least`` classes, and labels ``stray`` that are none of them."""
     if classes.shape[0] < least:
         (only,) = to_numpy(classes).tolist()
         raise InputError(f"Expected at least two classes in y, got one class, {only!r}: add samples of another.")
-    if stray.shape[0]:
+    if len(stray):
         raise InputError(
             f"Expected labels among the classes {brief(to_numpy(classes).tolist())}, got {brief(to_numpy(stray).tolist())}: "
             "name all classes in the first call."
@@ -521,7 +522,7 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
         )
     all_classes = unique_values(y) if classes is None else unique_values(move_to(classes, y, y.dtype))
     stray = y[:0] if classes is None else y[~xp.any(y[:, None] == all_classes[None, :], axis=1)]
-    _check_classes(all_classes, unique_values(stray) if stray.shape[0] else stray, least)
+    check_classes(all_classes, to_numpy(unique_values(stray)) if stray.shape[0] else (), least)
     return y, all_classes
 
 

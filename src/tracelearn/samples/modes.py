@@ -27,6 +27,7 @@ __all__ = [
     "like_input",
     "modes_of_mne",
     "read_named",
+    "targets_of_named",
     "to_dataset",
 ]
 
@@ -126,30 +127,43 @@ def _fits(mode: Any, size: int) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_named(X: Any, y: Any = None, known: Modes | None = None) -> tuple[Any, Any, Modes]:
-    """Split samples with names into an array (n, I1, ..., IN), targets and modes.
+def read_named(X: Any, known: Modes | None = None) -> tuple[Any, Modes]:
+    """Split samples with names into an array (n, I1, ..., IN) and modes.
 
     Parameters
     ----------
     X : DataArray or Dataset of xarray, DataFrame whose columns have several levels, epochs of MNE or a list of them
-    y : targets; of MNE's epochs None takes the names of the events, and a name a column of the metadata
     known : modes of the samples of ``fit``, default=None
         Dimensions of a DataArray are then put into this order, by their names. Names and coordinates must be the same.
     """
-    if isinstance(X, list) or hasattr(X, "get_data"):
-        epochs = X if isinstance(X, list) else [X]
+    epochs = _list_of_epochs(X)
+    if epochs is not None:
         values, modes = _of_mne(epochs)
-        if isinstance(y, str):
-            y = column_of_epochs(epochs, y)
-        y = np.concatenate([events_of(few_epochs) for few_epochs in epochs]) if y is None else y
     elif hasattr(X, "columns"):
         values, modes = _of_pandas(X)
     else:
-        X = _data_array(X)
-        values, modes = _of_xarray(X, known)
-        _check_order(X, y)
+        values, modes = _of_xarray(_data_array(X), known)
     _check_same(modes, known)
-    return values, getattr(y, "data", y) if hasattr(y, "dims") else y, modes
+    return values, modes
+
+
+def targets_of_named(X: Any, y: Any) -> Any:
+    """Find the targets of samples with names; of MNE's epochs None takes the events, and a name a column of the metadata."""
+    epochs = _list_of_epochs(X)
+    if epochs is not None and y is None:
+        return np.concatenate([events_of(few_epochs) for few_epochs in epochs])
+    if epochs is not None and isinstance(y, str):
+        return column_of_epochs(epochs, y)
+    if epochs is None and not hasattr(X, "columns"):
+        _check_order(_data_array(X), y)
+    return getattr(y, "data", y) if hasattr(y, "dims") else y
+
+
+def _list_of_epochs(X: Any) -> list[Any] | None:
+    """Return epochs of MNE as a list; None for samples of another kind."""
+    if isinstance(X, list):
+        return X
+    return [X] if hasattr(X, "get_data") else None
 
 
 def _data_array(X: Any) -> Any:

@@ -34,7 +34,19 @@ from tracelearn.moments import Accumulator, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
 from tracelearn.samples.source import as_source
 
-__all__ = ["Again", "Block", "Local", "PerBlock", "Raw", "Samples", "as_raw", "is_dask", "is_named", "unnamed"]
+__all__ = [
+    "Again",
+    "Block",
+    "Local",
+    "PerBlock",
+    "Raw",
+    "Samples",
+    "as_raw",
+    "is_dask",
+    "is_named",
+    "unnamed",
+    "unnamed_samples",
+]
 
 PerBlock = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
@@ -165,13 +177,23 @@ def is_named(X: Any) -> bool:
 def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
     """Split samples with names into an array, targets and modes; other samples are returned as they are, with modes None.
 
-    With ``y`` of None epochs of MNE give their events; pass 0 where no targets are wanted.
+    With ``y`` of None epochs of MNE give their events.
     """
     if not is_named(X):
         return X, y, None
+    from tracelearn.samples.modes import targets_of_named  # noqa: PLC0415 - it knows all kinds
+
+    values, modes = unnamed_samples(X, known)
+    return values, targets_of_named(X, y), modes
+
+
+def unnamed_samples(X: Any, known: Any = None) -> tuple[Any, Any]:
+    """Split samples with names into an array and modes, as ``unnamed`` where there are no targets."""
+    if not is_named(X):
+        return X, None
     from tracelearn.samples.modes import read_named  # noqa: PLC0415 - it knows all kinds
 
-    return read_named(X, y, known)
+    return read_named(X, known)
 
 
 def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, known: Any = None) -> Raw:

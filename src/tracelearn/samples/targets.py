@@ -16,7 +16,7 @@ from sklearn.utils import compute_sample_weight
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
 from tracelearn.losses import LOSSES, Loss, n_columns
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import read_labels, read_targets, read_weights
+from tracelearn.samples.checks import check_classes, read_labels, read_targets, read_weights
 from tracelearn.samples.samples import LabelWeights, Raw, label_weights
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "Numbers",
     "TargetReader",
     "TargetSurvey",
-    "check_two_classes",
     "labels_of",
     "loss_for",
     "recode",
@@ -172,7 +171,7 @@ class Labels:
         """Read all labels: find the classes, and the total weight."""
         of_labels: LabelWeights = raw.execution.total(lambda targets: label_weights(*targets), raw.targets)
         classes = of_labels.classes if self.classes is None else self.classes
-        check_two_classes(classes)
+        check_classes(classes)
         weights = self.class_weight
         if isinstance(weights, str):  # the shares of classes are known only from all blocks together
             totals = {label: total for label, total in of_labels.by_label.items() if total > 0}
@@ -180,13 +179,6 @@ class Labels:
         total_weight = sum(total * (weights or {}).get(label, 1.0) for label, total in of_labels.by_label.items())
         reader = replace(self, class_weight=weights, classes=classes)
         return TargetSurvey(reader, n_columns(len(classes)), total_weight, classes, is_single=False)
-
-
-def check_two_classes(classes: Array) -> None:
-    """Refuse labels that are all the same."""
-    labels = to_numpy(classes).tolist()
-    if len(labels) < 2:
-        raise ValueError(f"Expected at least two classes in y, got one class, {labels[0]!r}: add samples of another.")
 
 
 def labels_of(scores: Array, classes: Array) -> Array:

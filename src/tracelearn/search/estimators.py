@@ -38,7 +38,7 @@ from tracelearn.samples.by_name import in_memory, with_groups, with_targets
 from tracelearn.samples.checks import check_place, learning, read_groups, read_rows, read_targets, read_weights
 from tracelearn.samples.lengths import padded
 from tracelearn.samples.reading import Reader, Spec, read
-from tracelearn.samples.samples import as_raw, unnamed
+from tracelearn.samples.samples import as_raw, unnamed, unnamed_samples
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,
@@ -531,7 +531,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         """
         check_is_fitted(self, "views_")
         series = padded(X, self.sample_shape_)
-        X, _, _ = unnamed(series.values, 0, self._spec.modes)
+        X, _ = unnamed_samples(series.values, self._spec.modes)
         samples = read_rows(
             self._aligned(X, groups, "joined_views"),
             name=type(self).__name__,
@@ -613,7 +613,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         check_is_fitted(self, "views_")
         attributes = {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_spec"}
         if self.alignment_ is not None:
-            X, _, _ = unnamed(padded(X, self.sample_shape_).values, 0, self._spec.modes)
+            X, _ = unnamed_samples(padded(X, self.sample_shape_).values, self._spec.modes)
             attributes |= {"views_": self._views_adapted_to(X), "alignment_": None}
         model: Self = clone(self)
         model._publish(attributes, anew=True)
@@ -633,7 +633,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         X, _, _, groups = with_groups(X, None, None, groups)
         spec = self._spec
         series = padded(X, spec.sample_shape)
-        X, _, _ = unnamed(series.values, 0, spec.modes)
+        X, _ = unnamed_samples(series.values, spec.modes)
         time = self._mode_of_any_length(series.time)
         check_place(X, next(iter(self.coef_by_view_.values())), f"{type(self).__name__}.{method}()")
         if self.alignment_ is None:
