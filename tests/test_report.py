@@ -158,8 +158,19 @@ def test_residuals_that_are_all_alike_fall_into_one_bin(residual):
 
 def test_many_samples_are_thinned_in_the_drawing_only():
     result = Residuals(np.zeros((9000, 1)), np.arange(9000.0)[:, None])
-    assert len(result.points()[0]) == 2000
+    assert result.points().total == 2000
     assert result.histogram(0)[0].sum() == 9000
+
+
+def test_measured_numbers_are_shown_with_the_intervals_of_a_search(samples):
+    X, y, _ = samples
+    model = TensorRegressor(views=None, alphas=3).fit(X[:160], y[:160])
+    (target,) = data_of(model_page(model, X[160:], y[160:]))["residuals"]
+    for name, bound in zip(("lower", "upper"), model.predict_interval(X[160:], level=0.9), strict=True):
+        np.testing.assert_allclose(target[name], bound, rtol=1e-3, atol=1e-3)
+    assert "Nine of ten" in model_page(model, X[160:], y[160:])
+    few = TensorRegressor(views=None, alphas=3).fit(X[:8], y[:8])  # too few to say so
+    assert "lower" not in data_of(model_page(few, X[160:], y[160:]))["residuals"][0]
 
 
 def test_cross_validation_is_read_from_the_model(classifier, samples):

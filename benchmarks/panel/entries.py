@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 from joblib import Memory
+from scipy.signal import savgol_filter
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
@@ -91,6 +92,7 @@ class Windows(TransformerMixin, BaseEstimator):
 
 SCALES = [OneScale(), StandardScaler()]
 STRENGTHS = np.logspace(-2, 5, 15)
+SMALL_STRENGTHS = np.logspace(-8, 5, 14)  # of numbers, which spectra predict by very small variations
 INVERSES = np.logspace(-5, 2, 8)
 
 
@@ -111,7 +113,9 @@ def ours(data: DataSet, inner: Folds) -> Any:
 
 
 def ridge(data: DataSet, inner: Folds) -> Any:
-    return flat(Ridge() if data.classes is None else RidgeClassifier(), {"model__alpha": STRENGTHS}, inner)
+    if data.classes is None:
+        return flat(Ridge(), {"model__alpha": SMALL_STRENGTHS}, inner)
+    return flat(RidgeClassifier(), {"model__alpha": STRENGTHS}, inner)
 
 
 def logistic(data: DataSet, inner: Folds) -> Any:
@@ -154,6 +158,99 @@ def pls(data: DataSet, inner: Folds) -> Any:
         return None
     grid = {"scale": SCALES, "model__n_components": [1, 2, 3, 5, 8, 12]}
     return searched([("flat", Flat()), ("scale", OneScale()), ("model", PLSRegression(scale=False))], grid, inner)
+
+
+class Spectral(TransformerMixin, BaseEstimator):
+    """What chemometricians try before PLS along the longest mode: "snv", a derivative "d1" or "d2", or both, "snv d1"."""
+
+    def __init__(self, steps: str = "", window: int = 15) -> None:
+        self.steps = steps
+        self.window = window
+
+    def fit(self, X: np.ndarray, y: Any = None) -> Self:
+        return self
+
+    def transform(self, X: np.ndarray) -> np.ndarray:
+        axis = 1 + int(np.argmax(X.shape[1:]))
+        for step in self.steps.split():
+            if step == "snv":
+                spread = X.std(axis=axis, keepdims=True)
+                X = (X - X.mean(axis=axis, keepdims=True)) / np.where(spread > 0, spread, 1.0)
+            else:
+                X = savgol_filter(X, self.window, 2, deriv=int(step[1:]), axis=axis)
+        return X
+
+
+class PLSOfSpectra(RegressorMixin, BaseEstimator):
+    """PLS of one number, with the preprocessing, the scaling and the components that the inner folds prefer.
+
+    All numbers of components come from one pass over the training samples, so that the grid takes little time.
+    """
+
+    def __init__(self, inner: Any = None, most: int = 20) -> None:
+        self.inner = inner
+        self.most = most
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self:
+        least = np.inf
+        for prepare in self._grid():
+            errors = np.zeros(self.most)
+            for train, test in self.inner:
+                scores = self._scores(prepare.fit(X[train]), X[train], y[train], X[test])
+                errors += np.sum((scores - y[test, None]) ** 2, axis=0)
+            if errors.min() < least:
+                least, self.prepare_, self.n_components_ = errors.min(), prepare, int(np.argmin(errors)) + 1
+        self.X_, self.y_ = X, y
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        scores = self._scores(self.prepare_.fit(self.X_), self.X_, self.y_, X)
+        return scores[:, self.n_components_ - 1]
+
+    def _grid(self) -> list[Pipeline]:
+        steps = [Spectral(), Spectral("snv")]
+        steps += [Spectral(name, window) for name in ("d1", "d2", "snv d1") for window in (11, 21)]
+        return [Pipeline([("prepare", step), ("flat", Flat()), ("scale", scale)]) for step in steps for scale in SCALES]
+
+    def _scores(self, prepare: Pipeline, X: np.ndarray, y: np.ndarray, X_new: np.ndarray) -> np.ndarray:
+        """Predict by 1 to ``most`` components, as many columns."""
+        Z, Z_new = prepare.transform(X), prepare.transform(X_new)
+        rest, offset = Z.copy(), y.mean()
+        W, P, q = [], [], []
+        scores = np.empty((len(X_new), self.most))
+        for k in range(self.most):
+            direction = rest.T @ (y - offset)
+            size = np.linalg.norm(direction)
+            if size > 1e-10:  # else nothing is left to explain
+                direction /= size
+                component = rest @ direction
+                total = component @ component
+                loading = rest.T @ component / total
+                rest -= np.outer(component, loading)
+                W, P, q = [*W, direction], [*P, loading], [*q, (y - offset) @ component / total]
+            coef = (
+                np.transpose(W) @ np.linalg.solve(np.array(P) @ np.transpose(W), np.array(q)) if W else 0.0 * direction
+            )
+            scores[:, k] = offset + Z_new @ coef
+        return scores
+
+
+def spectral_pls(data: DataSet, inner: Folds) -> Any:
+    """PLS after derivatives and scatter corrections, for numbers and samples that have a long mode."""
+    if data.classes is not None or max(data.X.shape[1:]) < 45:
+        return None
+    return PLSOfSpectra(inner, min(20, *(len(train) - 2 for train, _ in inner)))
+
+
+def operator_ridge(data: DataSet, inner: Folds) -> Any:
+    """Ridge regression over a bank of spectral operators (nirs4all-aom), where that package is installed."""
+    if data.classes is not None or max(data.X.shape[1:]) < 45:
+        return None
+    try:
+        from aom_nirs.ridge import AOMRidgeRegressor
+    except ImportError:
+        return None
+    return Pipeline([("flat", Flat()), ("model", AOMRidgeRegressor(selection="global", operator_bank="compact", cv=5))])
 
 
 def windows_logistic(data: DataSet, inner: Folds) -> Any:
@@ -299,6 +396,8 @@ ENTRIES: dict[str, Entry] = {
     "SVM, Gaussian kernel": kernel_svm,
     "extra trees": extra_trees,
     "PLS": pls,
+    "PLS, derivatives": spectral_pls,
+    "operator ridge": operator_ridge,
     "PCA, then linear": pca_logistic,
     "MPCA, then linear": mpca_logistic,
     "windows, logistic": windows_logistic,

@@ -128,18 +128,19 @@ def _weight_data(weights: Weights) -> dict[str, Any]:
 
 
 def _residual_data(result: Residuals) -> list[dict[str, Any]]:
-    predicted, residuals = result.points()
+    points = result.points()
     targets = []
-    for k in range(predicted.shape[1]):
+    for k in range(points.predicted.shape[1]):
         counts, edges = result.histogram(k)
-        targets.append(
-            {
-                "predicted": _short(predicted[:, k]),
-                "measured": _short(predicted[:, k] + residuals[:, k]),
-                "counts": counts.tolist(),
-                "edges": _short(edges),
-            }
-        )
+        target = {
+            "predicted": _short(points.predicted[:, k]),
+            "measured": _short(points.predicted[:, k] + points.residuals[:, k]),
+            "counts": counts.tolist(),
+            "edges": _short(edges),
+        }
+        if points.bounds is not None:
+            target["lower"], target["upper"] = (_short(bound[:, k]) for bound in points.bounds)
+        targets.append(target)
     return targets
 
 

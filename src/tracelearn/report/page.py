@@ -178,7 +178,7 @@ def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
         score["cv"] = {"mean": mean, "error": error, "corrected": hasattr(facts.last, "raw_score_")}
     if evaluation is not None and not isinstance(evaluation.result, Confusion):
         score["rmse"] = ", ".join(f"{value:.3g}" for value in evaluation.result.rmse)
-        score["n_shown"] = len(evaluation.result.points()[0])
+        score["n_shown"] = evaluation.result.points().total
     return score
 
 

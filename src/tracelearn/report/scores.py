@@ -75,6 +75,7 @@ class Residuals:
 
     predicted: Array
     residuals: Array
+    bounds: tuple[Array, Array] | None = None  # between which nine tenths of measured numbers are to be, (n, K) each
 
     @property
     def total(self) -> int:
@@ -111,10 +112,11 @@ class Residuals:
         half = _Z * float(np.std(pull, ddof=1)) / math.sqrt(self.total)
         return self.r2 - half, min(self.r2 + half, 1.0)
 
-    def points(self) -> tuple[Array, Array]:
+    def points(self) -> Residuals:
         """Return what a scatter plot shows: at most 2,000 samples, at equal distances in their order."""
         shown = np.unique(np.linspace(0, self.total - 1, min(self.total, _MOST_POINTS)).round().astype(int))
-        return self.predicted[shown], self.residuals[shown]
+        bounds = None if self.bounds is None else (self.bounds[0][shown], self.bounds[1][shown])
+        return Residuals(self.predicted[shown], self.residuals[shown], bounds)
 
     def histogram(self, target: int) -> tuple[Array, Array]:
         """Count the residuals of one target in equal bins; return counts and edges."""
@@ -136,12 +138,18 @@ class Evaluation:
     folds: Folds | None = None
 
 
-def compare(truth: Any, predicted: Any, classes: Any = None) -> Confusion | Residuals:
-    """Compare predictions with the truth: labels as a table of counts, or without ``classes`` numbers as residuals."""
+def compare(truth: Any, predicted: Any, classes: Any = None, bounds: Any = None) -> Confusion | Residuals:
+    """Compare predictions with the truth: labels as a table of counts, or without ``classes`` numbers as residuals.
+
+    ``bounds`` are what the truth is to be between, as ``predict_interval`` says.
+    """
     truth, predicted = to_numpy(truth), to_numpy(predicted)
     if classes is None:
         table = np.asarray(predicted, dtype=float).reshape(len(predicted), -1)
-        return Residuals(table, np.asarray(truth, dtype=float).reshape(table.shape) - table)
+        if bounds is not None:
+            lower, upper = (np.reshape(to_numpy(bound), table.shape) for bound in bounds)
+            bounds = lower, upper
+        return Residuals(table, np.asarray(truth, dtype=float).reshape(table.shape) - table, bounds)
     labels = to_numpy(classes).tolist()
     labels += [label for label in np.unique(truth).tolist() if label not in labels]
     return Confusion([str(label) for label in labels], confusion_matrix(truth, predicted, labels=labels))

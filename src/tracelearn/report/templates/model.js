@@ -426,10 +426,11 @@ function drawPath(holder) {
 const residuals = () => data.residuals[Math.min(Math.max(state.target, 0), data.residuals.length - 1)];
 
 function drawMeasured(holder) {
-  const { predicted, measured } = residuals(), both = spread([...predicted, ...measured]);
+  const { predicted, measured, lower = [], upper = [] } = residuals(), both = spread([...predicted, ...measured, ...lower, ...upper]);
   const chart = plot(holder, { height: 320, x: { ...both, label: "predicted" }, y: { ...both, label: "measured" } });
   const ends = [both.low, both.high];
   element(chart.svg, "path", { class: "mark", d: pathOf(ends.map(chart.toX), ends.map(chart.toY)) });
+  lower.forEach((low, k) => element(chart.svg, "line", { class: "interval", x1: chart.toX(predicted[k]), x2: chart.toX(predicted[k]), y1: chart.toY(low), y2: chart.toY(upper[k]) }));
   const looks = { class: "dot", r: 3, "fill-opacity": 0.65 };
   predicted.forEach((x, k) => (element(chart.svg, "circle", { ...looks, cx: chart.toX(x), cy: chart.toY(measured[k]) }).style.fill = "var(--c1)"));
 }
