@@ -61,7 +61,7 @@ print(X.shape)
 shown = {
     "raw": X,
     "whitened": ModeWhitener(power=-0.25).fit_transform(X),
-    "second order": SecondOrder(standardize=True).fit_transform(X),
+    "second order": SecondOrder(scaling=True).fit_transform(X),
 }
 fig, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
 for ax, (name, Z) in zip(axes, shown.items(), strict=True):
@@ -80,7 +80,7 @@ plt.show()
 # dropped. ``view_shares_`` are the weights, and ``views_`` the fitted views of the final problem, by name.
 # (With other draws of the folds the search may take whitened signals alone, which are nearly as good here.)
 
-single = {"raw": None, "whitened": ModeWhitener(power=-0.25), "second_order": SecondOrder(standardize=True)}
+single = {"raw": None, "whitened": ModeWhitener(power=-0.25), "second_order": SecondOrder(scaling=True)}
 alone = {name: TensorClassifier(views=[(name, view)]).fit(X, y) for name, view in single.items()}
 for view, one in alone.items():
     print(f"{view:14}accuracy on new epochs {one.score(X_test, y_test):.3f}")

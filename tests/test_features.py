@@ -62,7 +62,7 @@ TRANSFORMERS = {
     "resampled": ResampleTime(),
     "lengths": Lengths(),
     "smoothing": SavitzkyGolay(window=3, degree=1),
-    "derivative": SavitzkyGolay(1, window=3, mode=0, standardize=True),
+    "derivative": SavitzkyGolay(1, window=3, mode=0, scaling=True),
     "detrending": Detrend(mode=-1),
     "scatter correction": ScatterCorrection(),
     "multiplicative scatter correction": ScatterCorrection("msc"),
@@ -73,10 +73,8 @@ TRANSFORMERS = {
     "convolutions without pairs": Convolutions(-1, thresholds=1, pairs=False),
     "convolutions of the mean": Convolutions(-1, thresholds=1, average=True),
     "similarities": Similarities(n_landmarks=20),
-    "similarities of second order": Similarities(
-        SecondOrder(keep=1), kernel="gaussian", standardize=False, n_landmarks=20
-    ),
-    "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scale=False),
+    "similarities of second order": Similarities(SecondOrder(keep=1), kernel="gaussian", scaling=False, n_landmarks=20),
+    "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scaling=False),
     "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
 }
 DROPS = ("compression", "smoothing", "derivative", "detrending")  # these do not keep all of a sample
@@ -109,7 +107,7 @@ EXPECTED_FAILURES = {"ModePCA()": {"check_sample_weight_equivalence_on_dense_dat
         ModePCA(),
         ModePCA(2),
         ModePCA(0.8, n_iter=1),
-        SavitzkyGolay(window=1, degree=0, standardize=True),
+        SavitzkyGolay(window=1, degree=0, scaling=True),
         Detrend(0),
         ScatterCorrection("msc"),
         SecondOrder(),
@@ -1044,9 +1042,9 @@ def test_what_convolutions_expect_of_samples(rng):
 # --- Similarities ----------------------------------------------------------------------------------------------------
 
 
-def similarities(samples, landmarks, kernel="exponential", standardize=True, width=1.0):
+def similarities(samples, landmarks, kernel="exponential", scaling=True, width=1.0):
     """Compare rows with landmarks, entry by entry; 1e-6 is what squared distances are softened by."""
-    scale = landmarks.std(axis=0) if standardize else 1.0
+    scale = landmarks.std(axis=0) if scaling else 1.0
     unit = np.sqrt((landmarks / scale).var(axis=0).sum())
     squares = (cdist(samples / scale, landmarks / scale) / unit / width) ** 2 + 1e-6
     return np.exp(-squares if kernel == "gaussian" else -np.sqrt(squares))
@@ -1055,8 +1053,8 @@ def similarities(samples, landmarks, kernel="exponential", standardize=True, wid
 KERNELS = [
     {},
     {"kernel": "gaussian"},
-    {"standardize": False, "width": 0.5},
-    {"kernel": "gaussian", "standardize": False, "width": 3.0},
+    {"scaling": False, "width": 0.5},
+    {"kernel": "gaussian", "scaling": False, "width": 3.0},
 ]
 every_kernel = pytest.mark.parametrize("options", KERNELS, ids=str)
 
@@ -1170,13 +1168,13 @@ def test_similarities_do_not_depend_on_units_and_an_offset(X, name, factor, offs
 
 
 @pytest.mark.parametrize("kernel", ["exponential", "gaussian"])
-@pytest.mark.parametrize("standardize", [True, False])
-def test_samples_of_one_shape_and_constant_ones_are_welcome_in_any_order(X, rng, kernel, standardize):
+@pytest.mark.parametrize("scaling", [True, False])
+def test_samples_of_one_shape_and_constant_ones_are_welcome_in_any_order(X, rng, kernel, scaling):
     sizes = np.concatenate([X[:10], 2.0 * X[:10], 0.5 * X[:10], X[:10] + 7.0])
     constant = np.broadcast_to(np.arange(10.0)[:, None, None, None], (10, *SHAPE))
     samples = np.concatenate([sizes, constant, constant[:3], np.zeros((1, *SHAPE))])
     for n_landmarks, count in [(500, 50), (45, 45), (4, 4)]:
-        view = Similarities(kernel=kernel, standardize=standardize, n_landmarks=n_landmarks)
+        view = Similarities(kernel=kernel, scaling=scaling, n_landmarks=n_landmarks)
         whole = clone(view).fit(samples)
         assert len(whole.draws_) == count
         expected = whole.transform(samples)
@@ -1231,15 +1229,15 @@ def test_weights_are_weights_of_similarities_to_landmarks(X, rng, options):
 
 
 @pytest.mark.parametrize("transformer", [None, SecondOrder(keep=1)], ids=str)
-@pytest.mark.parametrize("standardize", [True, False])
-def test_weights_and_patterns_of_entries_are_those_of_the_landmarks(X, rng, transformer, standardize):
-    view = Similarities(transformer, standardize=standardize, n_landmarks=15).fit(X)
+@pytest.mark.parametrize("scaling", [True, False])
+def test_weights_and_patterns_of_entries_are_those_of_the_landmarks(X, rng, transformer, scaling):
+    view = Similarities(transformer, scaling=scaling, n_landmarks=15).fit(X)
     entries, shape = view.landmarks_, SHAPE
     if transformer is not None:
         entries, shape = clone(transformer).fit(X).transform(view.landmarks_), (3, 5, 5)
     W = rng.standard_normal((2, 15))
     centred = flat(entries) - flat(entries).mean(axis=0)
-    square = centred.var(axis=0) * centred.shape[1] if standardize else centred.var(axis=0).sum()
+    square = centred.var(axis=0) * centred.shape[1] if scaling else centred.var(axis=0).sum()
     weights, patterns = view.entry_weights(W), view.entry_patterns(W)
     assert weights.shape == patterns.shape == (2, *shape)
     np.testing.assert_allclose(flat(weights), view.landmark_weights(W) @ (centred / square), atol=1e-8)
@@ -1320,7 +1318,7 @@ def test_similarities_learn_what_is_inside_of_what(rng):
         {"width": 0.0},
         {"width": -1.0},
         {"width": "auto"},
-        {"standardize": "yes"},
+        {"scaling": "yes"},
         {"n_landmarks": 0},
         {"n_landmarks": 2.5},
         {"tensor_shape": 3},
@@ -1392,30 +1390,28 @@ def test_means_stand_next_to_the_covariance(signals, shrinkage):
     np.testing.assert_allclose(view.whitener_ @ M @ view.whitener_.T, np.eye(6), atol=1e-10)
 
 
-@pytest.mark.parametrize("standardize", [False, True])
-def test_levels_that_drift_count_up_to_the_share_that_is_asked_for(signals, rng, standardize):
+@pytest.mark.parametrize("scaling", [False, True])
+def test_levels_that_drift_count_up_to_the_share_that_is_asked_for(signals, rng, scaling):
     within = signals.var(axis=-1).mean(axis=0)
     levels = rng.standard_normal((len(signals), 5, 1)) * np.sqrt(within)[:, None]
     signals = signals - signals.mean(axis=-1, keepdims=True)
     drifting = signals + 30.0 * (levels - levels.mean(axis=0))
-    view = SecondOrder(mean=0.1, standardize=standardize).fit(drifting)
-    scale = np.sqrt(within) if standardize else np.ones(5)
+    view = SecondOrder(mean=0.1, scaling=scaling).fit(drifting)
+    scale = np.sqrt(within) if scaling else np.ones(5)
     apart = view.mean_scale_ * drifting.mean(axis=-1) / scale
     np.testing.assert_allclose(apart.var(axis=0).mean(), 0.1 * np.mean(within / scale**2))
     # Any larger drift gives the same, and a small one is left as it is.
-    more = SecondOrder(mean=0.1, standardize=standardize).fit_transform(
-        drifting + 60.0 * (levels - levels.mean(axis=0))
-    )
+    more = SecondOrder(mean=0.1, scaling=scaling).fit_transform(drifting + 60.0 * (levels - levels.mean(axis=0)))
     np.testing.assert_allclose(view.transform(drifting), more, atol=1e-8)
     little = signals + 0.01 * levels
-    small = SecondOrder(mean=0.1, standardize=standardize).fit_transform(little)
-    np.testing.assert_array_equal(small, SecondOrder(standardize=standardize).fit_transform(little))
+    small = SecondOrder(mean=0.1, scaling=scaling).fit_transform(little)
+    np.testing.assert_array_equal(small, SecondOrder(scaling=scaling).fit_transform(little))
 
 
 def test_levels_and_scales_are_those_of_all_chunks(signals):
     drifting = signals + 5.0 * np.arange(len(signals))[:, None, None]
     chunks = da.from_array(drifting, chunks=(7, 5, 90))
-    here, there = (SecondOrder(mean=0.1, standardize=True).fit(X) for X in (drifting, chunks))
+    here, there = (SecondOrder(mean=0.1, scaling=True).fit(X) for X in (drifting, chunks))
     assert here.mean_scale_ < 0.1
     np.testing.assert_allclose(there.mean_scale_, here.mean_scale_)
     np.testing.assert_allclose(there.channel_scale_, here.channel_scale_)
@@ -1568,7 +1564,7 @@ def test_views_are_put_one_after_the_other_and_taken_apart(X):
     assert views.get_feature_names_out()[[0, -1]].tolist() == ["raw__0_0_0", "power__3_3_3"]
     with pytest.raises(ValueError, match="Expected 184 numbers along the last axis"):
         views.split(Z[:, :-1])
-    np.testing.assert_array_equal(Views([("raw", None)], scale=False).fit_transform(X), flat(X))
+    np.testing.assert_array_equal(Views([("raw", None)], scaling=False).fit_transform(X), flat(X))
 
 
 def test_scales_of_batches_come_close_to_those_of_all_samples(X):

@@ -26,7 +26,7 @@ from tracelearn.samples.lengths import padded
 
 OWN_LENGTH = {
     "second order": SecondOrder(),
-    "with levels": SecondOrder(standardize=True, mean=0.05, difference=True, windows=2),
+    "with levels": SecondOrder(scaling=True, mean=0.05, difference=True, windows=2),
     "lags": SecondOrder(lags=2, mean=False),
     "convolutions": Convolutions(dilations=3, thresholds=1),
     "convolutions of the mean": Convolutions(dilations=3, thresholds=1, average=True),

@@ -101,13 +101,13 @@ TRANSFORMERS = {
     "compression": ModePCA((2, 1, 9)),
     "logarithm": Logarithm(),
     "second order": SecondOrder(keep=1),
-    "second order with lags": SecondOrder(standardize=True, mean=0.05, lags=1, lag_step=2),
+    "second order with lags": SecondOrder(scaling=True, mean=0.05, lags=1, lag_step=2),
     "second order of differences in windows": SecondOrder(mean=False, difference=True, windows=2, shrinkage=0.1),
     "second order without reference": SecondOrder(reference=None),
     "convolutions": Convolutions(thresholds=2),
     "convolutions of the mean": Convolutions(average=True, n_entries=1344),
     "similarities": Similarities(n_landmarks=20),
-    "similarities of second order": Similarities(SecondOrder(), kernel="gaussian", width=2.0, standardize=False),
+    "similarities of second order": Similarities(SecondOrder(), kernel="gaussian", width=2.0, scaling=False),
     "views": Views(
         [("raw", None), ("power", SecondOrder()), ("waves", Convolutions(thresholds=1))], view_weights=(1, 2, 3)
     ),

@@ -503,7 +503,7 @@ VIEWS = {
     "second_order": SecondOrder(),
     "second_order_two_windows": SecondOrder(windows=2),
     "convolutions": Convolutions(),
-    "similarities": Similarities(standardize=False, n_landmarks=20),
+    "similarities": Similarities(scaling=False, n_landmarks=20),
     "similarities_second_order": Similarities(SecondOrder(), n_landmarks=20),
     "raw": None,
 }

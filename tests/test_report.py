@@ -326,7 +326,7 @@ def signals():
 
 def test_the_page_shows_each_view_with_its_share_and_what_was_found(signals):
     X, label = signals
-    views = [("raw", None), ("second_order_difference", SecondOrder(-1, difference=True, standardize=True, mean=0.05))]
+    views = [("raw", None), ("second_order_difference", SecondOrder(-1, difference=True, scaling=True, mean=0.05))]
     model = TensorClassifier(views, alphas=4, cv=3).fit(X, label)
     html = model_page(model, X, label, mode_names=("channel", "time"))
     text = str(Text(html))
@@ -355,7 +355,7 @@ def test_the_page_lists_all_that_was_tried_with_what_became_of_it(signals):
 
 def test_sources_are_drawn_over_a_head_where_places_of_sensors_are_known(signals):
     X, label = signals
-    view = SecondOrder(-1, difference=True, standardize=True)
+    view = SecondOrder(-1, difference=True, scaling=True)
     places = np.array([[-0.5, 0.0], [0.5, 0.0], [0.0, 0.5]])
     sensors = Mode("channel", np.array(["C3", "C4", "Fz"]), positions=places)
     model = TensorClassifier([("second_order_difference", view)], alphas=4, cv=3).fit(X, label)

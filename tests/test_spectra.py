@@ -50,7 +50,7 @@ def test_the_filter_is_that_of_scipy(X, mode, derivative, window, degree):
 def test_filtered_entries_are_standardized_where_they_vary(X):
     X = np.concatenate([X, np.ones((12, 3, 40, 1))], axis=-1)
     plain = SavitzkyGolay(1, window=5).fit_transform(X)
-    Z = SavitzkyGolay(1, window=5, standardize=True).fit_transform(X)
+    Z = SavitzkyGolay(1, window=5, scaling=True).fit_transform(X)
     np.testing.assert_allclose(Z[..., :2], plain[..., :2] / plain[..., :2].std(axis=0))
     np.testing.assert_allclose(Z[..., 2], 0.0, atol=1e-12)
 
@@ -58,7 +58,7 @@ def test_filtered_entries_are_standardized_where_they_vary(X):
 def test_rounding_is_no_spread(X):
     X[..., 0] = np.cumsum(np.full(40, 1e6 / 3.0))  # all samples have this in common: what they differ in is rounding
     for factor in (1.0, 1e-9):
-        Z = SavitzkyGolay(1, standardize=True).fit_transform(factor * X)
+        Z = SavitzkyGolay(1, scaling=True).fit_transform(factor * X)
         np.testing.assert_allclose(Z[..., 0], Z[:1, ..., 0].repeat(12, axis=0), rtol=1e-9)
         assert np.all(np.abs(Z[..., 0]) <= factor * 1e6)
 
@@ -107,7 +107,7 @@ def test_samples_without_a_size_stay_finite(X):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda mode: SavitzkyGolay(2, mode=mode, standardize=True),
+        lambda mode: SavitzkyGolay(2, mode=mode, scaling=True),
         lambda mode: Detrend(mode=mode),
         lambda mode: Chain([SavitzkyGolay(1, mode=mode), ScatterCorrection("msc", mode=mode)]),
     ],
@@ -171,7 +171,7 @@ def test_a_narrow_peak_on_broad_backgrounds_is_found_by_its_derivatives():
 
 def test_weights_of_derivatives_are_weights_of_the_samples():
     X, y = spectra()
-    views = [("slopes", SavitzkyGolay(1, standardize=True)), ("curvatures", SavitzkyGolay(2)), ("flat", Detrend())]
+    views = [("slopes", SavitzkyGolay(1, scaling=True)), ("curvatures", SavitzkyGolay(2)), ("flat", Detrend())]
     model = TensorRegressor(views=views, alphas=4, cv=3).fit(X, y)
     assert model.is_linear_
     scores = X @ model.coef_

@@ -3,7 +3,7 @@ spectra, second order, convolutions, and several views at once.
 
 Invariant: everything learned here adds over batches, centred and merged by the formula of Chan, Golub and LeVeque, so
 ``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding. Scales of
-``SecondOrder(standardize=True)`` and of ``Views`` are fixed by the first batch.
+``SecondOrder(scaling=True)`` and of ``Views`` are fixed by the first batch.
 """
 
 from tracelearn.features.axes import find_smooth_mode, find_time_axis

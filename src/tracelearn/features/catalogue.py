@@ -45,19 +45,19 @@ def default_views(
     ]
     if smooth_mode is not None:
         views += [
-            ("derivative", SavitzkyGolay(1, mode=smooth_mode, standardize=True)),
-            ("second_derivative", SavitzkyGolay(2, mode=smooth_mode, standardize=True)),
+            ("derivative", SavitzkyGolay(1, mode=smooth_mode, scaling=True)),
+            ("second_derivative", SavitzkyGolay(2, mode=smooth_mode, scaling=True)),
             ("derivative_corrected", Chain([SavitzkyGolay(1, mode=smooth_mode), ScatterCorrection(mode=smooth_mode)])),
         ]
     similarities: list[tuple[str, TensorTransformer | None]] = [
-        ("similarities", Similarities(kernel="gaussian", standardize=False)),
+        ("similarities", Similarities(kernel="gaussian", scaling=False)),
         ("similarities_standardized", Similarities()),
     ]
     if time_axis is None:
         return views + similarities
 
     def second_order(**parameters: int) -> SecondOrder:
-        return SecondOrder(time_axis, standardize=True, mean=_SHARE_OF_MEANS, **parameters)  # type: ignore[arg-type]
+        return SecondOrder(time_axis, scaling=True, mean=_SHARE_OF_MEANS, **parameters)  # type: ignore[arg-type]
 
     return [
         *views,
@@ -76,7 +76,7 @@ def default_views(
         *similarities,
         (
             "similarities_second_order",
-            Similarities(second_order(difference=True), kernel="gaussian", standardize=False),
+            Similarities(second_order(difference=True), kernel="gaussian", scaling=False),
         ),
     ]
 

@@ -40,7 +40,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         That of the polynomials, at least ``derivative``.
     mode : int or None, default=None
         The mode along which samples are smooth, counted from 0; None is the longest one.
-    standardize : bool, default=False
+    scaling : bool, default=False
         Whether every entry is divided by its standard deviation afterwards: small peaks then count as much as large ones.
     tensor_shape : sequence of ints, default=None
         The shape of a sample if X is flat, of shape (n_samples, n_features).
@@ -82,7 +82,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         "window": [Interval(Integral, 1, None, closed="left")],
         "degree": [Interval(Integral, 0, None, closed="left")],
         "mode": [Integral, None],
-        "standardize": ["boolean"],
+        "scaling": ["boolean"],
         "tensor_shape": ["array-like", None],
     }
 
@@ -93,14 +93,14 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         window: int = 15,
         degree: int = 2,
         mode: int | None = None,
-        standardize: bool = False,
+        scaling: bool = False,
         tensor_shape: Any = None,
     ) -> None:
         self.derivative = derivative
         self.window = window
         self.degree = degree
         self.mode = mode
-        self.standardize = standardize
+        self.scaling = scaling
         self.tensor_shape = tensor_shape
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
@@ -123,7 +123,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         var = summary.sums[0] / summary.weight
         # A spread below the rounding of the entries is none; the filter rounds all of them as it does the largest.
         varies = var > (summary.eps * np.max(np.abs(summary.mean))) ** 2
-        scale = np.where(varies, np.sqrt(var), 1.0) if self.standardize else np.ones_like(var)
+        scale = np.where(varies, np.sqrt(var), 1.0) if self.scaling else np.ones_like(var)
         return {"mean_": summary.mean, "var_": var, "scale_": scale}
 
     def past_summary(self) -> Summary:

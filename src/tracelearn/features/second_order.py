@@ -83,10 +83,10 @@ class SecondOrder(TensorTransformer):
         Whether the means of channels over time are kept with their covariance. Signals are then measured in ``unit_``, so
         that the result does not depend on the units of X. A number keeps means from hiding the covariance, as they do where
         the level of a signal drifts: all are multiplied by one factor, ``mean_scale_``, so that their variance from sample
-        to sample is at most this share of the variance over time. That factor is learned as the scales of ``standardize`` are.
+        to sample is at most this share of the variance over time. That factor is learned as the scales of ``scaling`` are.
     windows : int, default=1
         Number of windows of equal length that time is cut into: one covariance, and one reference, for each.
-    standardize : bool, default=False
+    scaling : bool, default=False
         Whether every channel, and its differences, are divided by the root of their mean power before covariances are shrunk,
         so that no channel is lost for being small. That power is learned by a pass of its own, from the samples of ``fit`` or
         of the first ``partial_fit``, and then fixed.
@@ -110,7 +110,7 @@ class SecondOrder(TensorTransformer):
     floor_ : float
         The smallest eigenvalue whose logarithm is taken; smaller ones count as it.
     channel_scale_ : array of shape (kept..., channels, 1) or None
-        With ``standardize``: what every channel, with its copies, is divided by.
+        With ``scaling``: what every channel, with its copies, is divided by.
     mean_scale_ : float
         With a number as ``mean``: what the means are multiplied by, at most 1.
     unit_ : float
@@ -168,7 +168,7 @@ class SecondOrder(TensorTransformer):
         "difference": ["boolean"],
         "mean": ["boolean", Interval(Real, 0, 1, closed="right")],
         "windows": [Interval(Integral, 1, None, closed="left")],
-        "standardize": ["boolean"],
+        "scaling": ["boolean"],
         "shrinkage": [StrOptions({"oas"}), Interval(Real, 0, 1, closed="both")],
         "reference": [StrOptions({"mean"}), None],
         "tensor_shape": ["array-like", None],
@@ -184,7 +184,7 @@ class SecondOrder(TensorTransformer):
         difference: bool = False,
         mean: bool | float = True,
         windows: int = 1,
-        standardize: bool = False,
+        scaling: bool = False,
         shrinkage: Any = "oas",
         reference: str | None = "mean",
         tensor_shape: Any = None,
@@ -196,7 +196,7 @@ class SecondOrder(TensorTransformer):
         self.difference = difference
         self.mean = mean
         self.windows = windows
-        self.standardize = standardize
+        self.scaling = scaling
         self.shrinkage = shrinkage
         self.reference = reference
         self.tensor_shape = tensor_shape
@@ -228,7 +228,7 @@ class SecondOrder(TensorTransformer):
     @property
     def learns_in_one_pass(self) -> bool:  # type: ignore[override]
         """Whether covariances are learned directly, without a pass for scales and levels before."""
-        return not (self.standardize or self.limits_mean)
+        return not (self.scaling or self.limits_mean)
 
     @property
     def limits_mean(self) -> bool:
@@ -376,13 +376,13 @@ class SecondOrder(TensorTransformer):
         """Learn the scales of channels, and the factor of their means, in one pass."""
         summary = samples.total(self.summarise_levels, self.numbers_per_sample)
         power = summary.mean[..., 0]
-        scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.standardize else np.ones_like(power)
+        scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.scaling else np.ones_like(power)
         mean_scale = 1.0
         if self.limits_mean:
             variance_of_means = float(np.mean(summary.sums[0][..., 1] / summary.weight / scale**2))
             limit = float(self.mean) * float(np.mean(power / scale**2))
             mean_scale = math.sqrt(limit / variance_of_means) if variance_of_means > limit else 1.0
-        return Levels(scale[..., None] if self.standardize else None, mean_scale)
+        return Levels(scale[..., None] if self.scaling else None, mean_scale)
 
     def summarise_levels(self, T: Array, weight: Array) -> Summary:
         """Average over samples the variance and the mean over time of every channel, and the squares of both."""
@@ -495,7 +495,7 @@ class SecondOrder(TensorTransformer):
         SpatialFilters
             ``values`` (..., c) by decreasing size, ``filters`` and ``patterns`` (..., c, c), one row for each value, over the
             channels with their copies and, last, the mean, as ``channel_names`` names them. The entry of largest size of every
-            pattern is positive. With ``standardize`` both are those of channels divided by ``channel_scale_``; the mean is
+            pattern is positive. With ``scaling`` both are those of channels divided by ``channel_scale_``; the mean is
             that of the signals times ``mean_scale_``, where there is one.
         """
         check_is_fitted(self)

@@ -81,7 +81,7 @@ class Similarities(TensorTransformer):
         Whether the similarity is ``exp(-d)`` or ``exp(-d^2)``.
     width : float, default=1.0
         Distances are divided by it: from a larger one farther samples count as similar.
-    standardize : bool, default=True
+    scaling : bool, default=True
         Whether every entry is divided by its standard deviation before distances are measured.
     n_landmarks : int, default=500
         How many training samples to compare with, at most, and how many entries a transformed sample has: of fewer training
@@ -138,7 +138,7 @@ class Similarities(TensorTransformer):
         "transformer": [TensorTransformer, None],
         "kernel": [StrOptions({"exponential", "gaussian"})],
         "width": [Interval(Real, 0, None, closed="neither")],
-        "standardize": ["boolean"],
+        "scaling": ["boolean"],
         "n_landmarks": [Interval(Integral, 1, None, closed="left")],
         "tensor_shape": ["array-like", None],
     }
@@ -149,14 +149,14 @@ class Similarities(TensorTransformer):
         *,
         kernel: str = "exponential",
         width: float = 1.0,
-        standardize: bool = True,
+        scaling: bool = True,
         n_landmarks: int = 500,
         tensor_shape: Any = None,
     ) -> None:
         self.transformer = transformer
         self.kernel = kernel
         self.width = width
-        self.standardize = standardize
+        self.scaling = scaling
         self.n_landmarks = n_landmarks
         self.tensor_shape = tensor_shape
 
@@ -238,7 +238,7 @@ class Similarities(TensorTransformer):
         variance = np.var(offsets, axis=0)
         # A spread below the rounding of entries is none; a transformer rounds all of them as it does the largest.
         varies = variance > (_ROUNDING * np.max(np.abs(Z), axis=None if transformers else 0)) ** 2
-        if self.standardize:
+        if self.scaling:
             scale = np.sqrt(np.where(varies, variance, 1.0) * max(1, np.count_nonzero(varies)))
         else:
             scale = np.full_like(variance, math.sqrt(np.sum(variance[varies])) or 1.0)

@@ -36,7 +36,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         Transformers of this package; None is the sample itself.
     view_weights : sequence of floats, one for each view, default=None
         The factor of each view, one by default. A larger factor means that a view is penalised less.
-    scale : bool, default=True
+    scaling : bool, default=True
         Whether every view is divided by the root of its total variance over the training samples, so that views of
         different size are commensurable.
     tensor_shape : sequence of ints, default=None
@@ -50,7 +50,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
     view_factors_ : array of shape (n_views,)
         What each view is multiplied by in the end: its weight divided by its scale.
     scale_ : array of shape (n_views,)
-        Root of the total variance of each view; one for a view that does not vary, and for all without ``scale``.
+        Root of the total variance of each view; one for a view that does not vary, and for all without ``scaling``.
     mean_, var_ : arrays of shape (n_features_out,)
         Mean and variance of every entry, before weights and scales.
     n_samples_seen_ : int, or float with sample weights
@@ -93,16 +93,16 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "views": [list],
         "view_weights": ["array-like", None],
-        "scale": ["boolean"],
+        "scaling": ["boolean"],
         "tensor_shape": ["array-like", None],
     }
 
     def __init__(
-        self, views: list[tuple[str, Any]], *, view_weights: Any = None, scale: bool = True, tensor_shape: Any = None
+        self, views: list[tuple[str, Any]], *, view_weights: Any = None, scaling: bool = True, tensor_shape: Any = None
     ) -> None:
         self.views = views
         self.view_weights = view_weights
-        self.scale = scale
+        self.scaling = scaling
         self.tensor_shape = tensor_shape
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
         var = summary.sums[0] / summary.weight
         shapes = [view.output_shape_ for view in transformers]
         variances = np.array([np.sum(part) for part in _split(var, shapes)])
-        scale = np.sqrt(np.where((variances > 0) & self.scale, variances, 1.0))
+        scale = np.sqrt(np.where((variances > 0) & self.scaling, variances, 1.0))
         return {
             "view_names_": [name for name, _ in self.views],
             "view_shapes_": shapes,
