@@ -286,6 +286,18 @@ def test_calibration_finds_the_size_and_the_offsets_of_scores(rng):
     assert probabilities[:, 1].mean() == pytest.approx(y.mean(), abs=0.01)
 
 
+def test_of_the_best_of_many_scores_of_noise_hardly_anything_is_believed(rng):
+    y = np.arange(60) % 2
+    excess = []
+    for _ in range(60):
+        rows = rng.normal(size=(20, 60))
+        z = rows[np.argmax((rows * (y - 0.5)).sum(axis=1))]
+        calibration = calibrate(np.stack([-0.5 * z, 0.5 * z], axis=1), np.eye(2)[y], np.ones(60))
+        new = calibration.log_probabilities(rng.normal(size=400))  # either class is as likely, whatever the score
+        excess.append(-np.mean(new) - np.log(2.0))
+    assert np.quantile(excess, 0.95) < 0.05
+
+
 def test_of_few_samples_little_is_believed(rng):
     y = np.arange(10) % 2
     z = 3.0 * (2.0 * y - 1.0)  # all ten are right

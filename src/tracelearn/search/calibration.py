@@ -15,7 +15,7 @@ __all__ = ["Calibration", "calibrate"]
 
 # A slope is believed only for what it gains, in units of log-likelihood, beyond ``_CHANCE + _CHANCE_OF_FEW / n`` on n held-out
 # samples: the best of some paths gains as much on noise.
-_CHANCE = 2.0
+_CHANCE = 3.5
 _CHANCE_OF_FEW = 20.0
 
 # Members of each class that are imagined at the mean score, but no more than two in all; and how strongly a slope, in standard
