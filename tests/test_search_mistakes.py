@@ -5,9 +5,12 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import log_loss, r2_score, roc_auc_score
+from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.preprocessing import FunctionTransformer
 
-from tracelearn import TensorClassifier, TensorRegressor, TraceNormClassifier
+from tracelearn import SecondOrder, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
+from tracelearn.losses import Huber
 
 
 def low_rank(n, *, shape=(6, 5), noise=0.3, seed=0):
@@ -181,6 +184,18 @@ def test_a_class_that_is_never_predicted_is_named():
         TensorClassifier().fit(X, y)
 
 
+def test_views_that_are_no_better_than_plain_ridge_regression_are_said_so():
+    y = np.arange(80) % 2
+    X = np.random.default_rng(0).normal(size=(80, 10))
+    X[:, 0] = (2 * y - 1) * np.random.default_rng(1).uniform(5.0, 20.0, size=80)
+    views = [("raw", None), ("bounded", FunctionTransformer(np.tanh))]
+    with pytest.warns(UserWarning, match="bounded to predict better than ridge regression on the samples as they are"):
+        TensorClassifier(views, alphas=2).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        TensorClassifier([None, SecondOrder()], alphas=2).fit(*bursts(60))
+
+
 def test_ridges_go_on_while_the_score_rises():
     rng = np.random.default_rng(0)
     # What is learned is in directions of a millionth of the variance.
@@ -273,6 +288,25 @@ def test_the_score_is_corrected_for_the_choice_and_results_stay_raw():
         assert model.cv_results_["mean_test_score"][model.best_index_] == pytest.approx(model.raw_score_)
     assert np.mean(scores) < np.mean(raw) - 0.01
     assert abs(np.mean(scores) - 0.5) < abs(np.mean(raw) - 0.5)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+def test_the_score_of_numbers_is_that_of_all_held_out_samples_whatever_their_unit(unit):
+    X, y = low_rank(60, noise=1.0)
+    folds = list(KFold(12).split(X))  # an R² of five samples about their own mean is too low
+    options = {"loss": Huber(1.35 * unit), "tol": 1e-8}
+    model = TensorRegressor(None, alphas=[0.3 * unit], cv=folds, **options).fit(X, unit * y)
+    alone = TraceNormRegressor(0.3 * unit, **options)
+    held_out = cross_val_predict(alone, X, unit * y, cv=folds)
+    assert model.best_score_ == pytest.approx(r2_score(unit * y, held_out), abs=0.05)
+    assert model.best_score_se_ < 0.5
+
+
+def test_where_all_samples_are_right_a_score_is_not_certain():
+    X, y = bursts(60)
+    model = TensorClassifier().fit(X, y)
+    assert model.raw_score_ == 1.0
+    assert 1.0 / 60.0 <= model.best_score_se_ < 0.1
 
 
 def test_intervals_hold_as_many_new_targets_as_they_say():

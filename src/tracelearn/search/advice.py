@@ -89,8 +89,8 @@ def warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> No
         )
     if not targets.are_classes and targets.scorer is None and not np.any(path.scores):
         warn(
-            "Expected folds whose targets vary, got an R² of zero on all: best_score_ and score_path_ say nothing, as with one "
-            "sample in each fold, though alpha was chosen by all held-out predictions together, so use larger folds.",
+            "Expected folds whose targets vary, got an R² of zero on all: score_path_ and raw_score_ say nothing, as with one "
+            "sample in each fold; best_score_ is that of all held-out predictions together, so rely on it, or use larger folds.",
             UndefinedMetricWarning,
         )
     if not bool(array_namespace(fitted.coef).any(fitted.coef != 0)):
@@ -103,7 +103,9 @@ def warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> No
     if targets.scorer is None and targets.are_classes:
         _warn_of_accuracy(name, choice, task.classes)
     elif targets.scorer is None:
-        _warn_of_r_squared(name, choice)
+        _warn_of_r_squared(name, model.best_score_)
+    if targets.scorer is None:
+        _warn_of_plain_ridge(choice)
     if point == path.best and path.kind != "logistic":
         strength, values = ("alpha", path.alphas) if path.kind == "trace norm" else ("ridge", path.ridges)
         warn_of_rising_end(path.end, strength, float(values[point]))
@@ -129,13 +131,31 @@ def warn_of_rising_end(end: str, strength: str, value: float) -> None:
     )
 
 
-def _warn_of_r_squared(name: str, choice: Choice) -> None:
+def _warn_of_r_squared(name: str, r_squared: float) -> None:
     """Warn where predicted numbers are no better than the mean of the targets."""
-    r_squared = choice.path.means[choice.point]
     if r_squared <= 0.0:
         warn(
             f"Expected a held-out R² above zero, got {r_squared:.2g}: {name} predicts new samples no better than the mean of the "
             "targets does, so do not rely on it."
+        )
+
+
+def _warn_of_plain_ridge(choice: Choice) -> None:
+    """Warn where other views are no better on the same held-out samples than ridge regression on the samples as they are."""
+    outcomes = choice.path.outcomes[choice.point]
+    plain = {trial.view.name: trial.path for trial in choice.screening.trials if trial.view.transformer is None}
+    comparable = [path for name, path in plain.items() if choice.blend.names != (name,)]
+    if not comparable or comparable[0].outcomes.shape[1] != len(outcomes):
+        return
+    outcomes_of_ridge = comparable[0].outcomes[comparable[0].best]
+    judged = ~np.isnan(outcomes) & ~np.isnan(outcomes_of_ridge)
+    weight = to_numpy(choice.split.targets.weight)[judged]
+    score = float(np.average(outcomes[judged], weights=weight))
+    score_of_ridge = float(np.average(outcomes_of_ridge[judged], weights=weight))
+    if score_of_ridge >= score:
+        warn(
+            f"Expected {choice.blend} to predict better than ridge regression on the samples as they are, got held-out scores of "
+            f"{score:.3f} and {score_of_ridge:.3f}: views=None gives a simpler model that is as good."
         )
 
 

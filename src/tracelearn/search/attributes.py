@@ -8,17 +8,17 @@ from typing import Any
 
 from sklearn.base import clone
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.fitting import Fitted, Settings
 from tracelearn.samples.reading import Spec
 from tracelearn.search.choice import Choice
-from tracelearn.search.correction import optimism
+from tracelearn.search.correction import corrected_score
 from tracelearn.search.intervals import held_out_residuals
 from tracelearn.search.results import cv_results, views_tried
 from tracelearn.search.task import Task
 from tracelearn.search.views import ShownByViews
 
-__all__ = ["about_choice", "about_model", "about_samples", "corrected_score"]
+__all__ = ["about_choice", "about_model", "about_samples"]
 
 
 def about_samples(spec: Spec) -> dict[str, Any]:
@@ -109,19 +109,3 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
         if residuals is not None:
             attributes["held_out_residuals_"] = residuals
     return attributes
-
-
-def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
-    """Correct the held-out score of what was chosen for the choice, with a standard error."""
-    path, point = choice.path, choice.point
-    score = float(path.means[point])
-    error = float(path.errors[point])
-    split = choice.split
-    if task.targets.scorer is not None or split.folds.n_samples != task.folds.n_samples:
-        return score, error
-    # The best model of each path and view: models along one path differ too little for their luck to count apart.
-    paths = [tried.path for tried in choice.all_tried]
-    paths += [trial.path for trial in choice.screening.trials if trial.path.outcomes.shape[1] == split.folds.n_samples]
-    outcomes = [path.outcomes[[path.best]] for path in paths]
-    bias, spread = optimism(outcomes, to_numpy(task.targets.weight), task.groups, 0)
-    return score - bias, math.hypot(max(error, spread), bias / 2.0)

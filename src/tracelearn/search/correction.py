@@ -1,8 +1,7 @@
 """The score of what was chosen, corrected for the choice: the best of many is best by luck as well.
 
-Held-out outcomes are drawn with replacement, and the best of all models on the draw is chosen (after Tsamardinos, Greasidou and
-Borboudakis, 2018). What it is better by on the draw than on all samples is luck of the draw. The luck of the samples themselves
-is larger by the root of two: outcomes on a draw vary by both, and both have the same variance.
+Held-out samples are drawn with replacement, the best of all models on the draw is chosen, and judged by the samples that the draw
+leaves out (Tsamardinos, Greasidou and Borboudakis, 2018): by so much as these scores are lower is the best one better by luck.
 """
 
 from __future__ import annotations
@@ -13,11 +12,40 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import check_random_state
 
-from tracelearn.arrays.array_api import Array
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.search.choice import Choice
+from tracelearn.search.task import Task
 
-__all__ = ["optimism"]
+__all__ = ["corrected_score", "optimism"]
 
 _DRAWS = 200
+
+
+def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
+    """Find what the chosen model is worth on new samples, and the standard error of that.
+
+    The score is that of all held-out samples together. It is corrected for the choice among all points of all paths, unless
+    the point was chosen for its simplicity, not since it was the best.
+    """
+    path, point = choice.path, choice.point
+    n_samples = choice.split.folds.n_samples
+    if task.targets.scorer is not None or n_samples != task.folds.n_samples:
+        return float(path.means[point]), float(path.errors[point])
+    weight = to_numpy(choice.split.targets.weight)
+    outcomes = path.outcomes[point]
+    judged = ~np.isnan(outcomes)
+    score = float(np.average(outcomes[judged], weights=weight[judged]))
+    walked = [tried.path for tried in choice.all_tried] + [trial.path for trial in choice.screening.trials]
+    tables = [other.outcomes for other in walked if other.outcomes.shape[1] == n_samples]
+    bias, spread = optimism(tables, weight, task.groups)
+    if point != path.best:
+        bias = 0.0
+    error = spread
+    if (
+        task.targets.are_classes
+    ):  # an R² of a small fold says little; where all samples are right, the next one may be wrong
+        error = max(error, float(path.errors[point]), 1.0 / np.count_nonzero(judged))
+    return score - bias, math.hypot(error, bias / 2.0)
 
 
 def optimism(
@@ -49,10 +77,15 @@ def optimism(
         totals = np.stack([np.bincount(units, weights=row) for row in totals])
         weights = np.bincount(units, weights=weight)
     n_units = len(weights)
+    if n_units < 2:
+        return 0.0, 0.0
     random = check_random_state(random_state)
     counts = random.multinomial(n_units, np.full(n_units, 1.0 / n_units), size=_DRAWS).T.astype(float)
-    on_draws = (totals @ counts) / (weights @ counts)
-    on_all = np.sum(totals, axis=1) / np.sum(weights)
-    best = np.argmax(on_draws, axis=0)
-    luck = on_draws[best, np.arange(_DRAWS)] - on_all[best]
-    return math.sqrt(2.0) * float(np.mean(luck)), float(np.std(on_draws[0]))
+    counts = counts[:, np.any(counts == 0, axis=0)]
+    left_out = (counts == 0).astype(float)
+    scores_on_draws = (totals @ counts) / (weights @ counts)
+    best = np.argmax(scores_on_draws, axis=0)
+    draws = np.arange(counts.shape[1])
+    scores_left_out = (totals @ left_out) / (weights @ left_out)
+    luck = np.mean(scores_left_out[0] - scores_left_out[best, draws])
+    return float(luck), float(np.std(scores_on_draws[0]))

@@ -783,10 +783,10 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         What was chosen: strengths of the trace norm and of the squared norm, for views each divided by the root of its total
         variance where there are several; and the name of the loss.
     best_score_, best_score_se_ : float
-        The mean held-out score, R² unless ``scoring`` says otherwise, corrected for the choice among all models that were tried,
-        and its standard error.
+        The score of all held-out samples together, R² unless ``scoring`` says otherwise, corrected for the choice among all
+        models that were tried, and its standard error.
     raw_score_ : float
-        The same without correction, as in ``cv_results_``.
+        The mean score over folds without correction, as in ``cv_results_``.
     alphas_, ridges_ : arrays of shape (n_strengths,)
         The path that was chosen.
     score_path_, score_path_se_ : arrays of shape (n_strengths, n_folds) and (n_strengths,)

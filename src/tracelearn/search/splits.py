@@ -190,6 +190,14 @@ class SplitSamples:
         weights = np.array([np.sum(weight[test]) for _, test in self.folds.splits])
         return weights / np.sum(weights)
 
+    @cached_property
+    def target_variances(self) -> Array:
+        """The variance of each target over all samples (K,), in the units of the split."""
+        codes = to_numpy(self.targets.codes)
+        weight = to_numpy(self.targets.weight)
+        mean = np.average(codes, axis=0, weights=weight)
+        return np.asarray(np.average((codes - mean) ** 2, axis=0, weights=weight))
+
     # --- the problems of the training parts ------------------------------------------------------------------------------
 
     def _moments(self, rows: Array, index: Array) -> Moments:
@@ -335,8 +343,7 @@ class SplitSamples:
             scores = gains @ to_numpy(share)
         else:
             residual = to_numpy(Y - (predicted if linked else z))
-            # The targets' variance of one makes a mean squared residual a share that is not explained.
-            gains = 1.0 - np.mean(residual**2, axis=2).T
+            gains = np.mean(_explained(residual**2, self.target_variances), axis=2).T
             scores = _r_squared(residual, to_numpy(Y), to_numpy(share))
         if targets.scorer is not None:
             scores = targets.scorer(test, self.in_target_units(z))
@@ -348,9 +355,13 @@ def _r_squared(residual: Array, Y: Array, share: Array) -> Array:
     mean = np.tensordot(share, Y, axes=1)
     variance = np.tensordot(share, (Y - mean) ** 2, axes=1)
     unexplained = np.tensordot(share, residual**2, axes=1)
+    return np.asarray(np.mean(_explained(unexplained, variance), axis=-1))
+
+
+def _explained(unexplained: Array, variance: Array) -> Array:
+    """Turn squared residuals (..., K) into shares of the variance of each target that are explained; none where it is zero."""
     varies = variance > 0
-    explained = np.where(varies, 1.0 - unexplained / np.where(varies, variance, 1.0), 0.0)
-    return np.asarray(np.mean(explained, axis=-1))
+    return np.where(varies, 1.0 - unexplained / np.where(varies, variance, 1.0), 0.0)
 
 
 def _rows_at(rows: Array, index: Array) -> Array:
