@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import detrend, savgol_filter
 
-from tracelearn import Chain, Detrend, SavitzkyGolay, ScatterCorrection, TensorRegressor
+from tracelearn import Chain, Detrend, SavitzkyGolay, ScatterCorrection, TensorRegressor, Thresholds
 from tracelearn.features import find_smooth_mode
 from tracelearn.features.axes import neighbour_correlation
 from tracelearn.losses import SquaredError
@@ -16,6 +16,7 @@ from tracelearn.search.choice import _may_be_luck
 from tracelearn.search.folds import Folds
 from tracelearn.search.paths import RIDGES, SMALLER_RIDGES, ridge_path, still_rises
 from tracelearn.search.splits import Targets, split_samples
+from tracelearn.search.views import views_that_suit
 
 
 @pytest.fixture(name="X")
@@ -122,6 +123,17 @@ def test_a_mode_of_size_one_changes_nothing(make):
         np.testing.assert_allclose(make(mode).fit_transform(X[..., None])[..., 0], expected, atol=1e-12)
 
 
+def test_thresholds_are_normal_quantiles_of_means_over_intervals(X):
+    model = Thresholds(3, n_intervals=4).fit(X)
+    Z = model.transform(X)
+    assert Z.shape == (12, *model.output_shape_) == (12, 3, 3, 4, 2)
+    means = X.reshape(12, 3, 4, 10, 2).mean(axis=3)
+    for k, place in enumerate((-0.6744897501960817, 0.0, 0.6744897501960817)):
+        np.testing.assert_array_equal(Z[:, k], means > means.mean(axis=0) + place * means.std(axis=0))
+    every = Thresholds(1, n_intervals=1000).fit_transform(X)  # no interval is shorter than an entry
+    np.testing.assert_array_equal(every[:, 0], X > X.mean(axis=0))
+
+
 # --- which mode is smooth --------------------------------------------------------------------------------------------
 
 
@@ -167,6 +179,15 @@ def test_a_narrow_peak_on_broad_backgrounds_is_found_by_its_derivatives():
     assert errors[0] < 0.5 * errors[1]
     lower, upper = model.predict_interval(X[40:], level=0.9)
     assert 0.75 < np.mean((lower <= y[40:]) & (y[40:] <= upper)) <= 1.0
+
+
+def test_steps_are_found_by_thresholds_only_of_numbers(rng):
+    X = rng.standard_normal((300, 4))
+    y = 1.0 * (X[:, 0] > 0.0) + (np.abs(X[:, 2]) > 1.0) + 0.2 * rng.standard_normal(300)
+    model = TensorRegressor().fit(X[:200], y[:200])
+    assert "thresholds" in model.views_
+    assert model.score(X[200:], y[200:]) > 0.6
+    assert "thresholds" not in dict(views_that_suit((4,), 300)[0])
 
 
 def test_weights_of_derivatives_are_weights_of_the_samples():

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         SecondOrder,
         Similarities,
         TensorStandardScaler,
+        Thresholds,
         Views,
     )
     from tracelearn.io.model_content import trusted_types
@@ -60,6 +61,7 @@ __all__ = [
     "TensorClassifier",
     "TensorRegressor",
     "TensorStandardScaler",
+    "Thresholds",
     "TraceNormClassifier",
     "TraceNormClassifierCV",
     "TraceNormRegressor",
@@ -94,6 +96,7 @@ _MODULES = {
         "SecondOrder",
         "Similarities",
         "TensorStandardScaler",
+        "Thresholds",
         "Views",
     ),
     "io.onnx": ("to_onnx",),

@@ -62,7 +62,7 @@ def _views(text: str, time_axis: Any, shape: Sequence[int], modes: Any) -> Any:
     from tracelearn.features.axes import read_long_mode
 
     axis = find_time_axis(tuple(shape), time_axis, modes)[0] if len(shape) > 1 else None
-    views = dict(default_views(axis, read_long_mode(None, tuple(shape))))
+    views = dict(default_views(axis, read_long_mode(None, tuple(shape)), are_numbers=True))
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in views]
     refuse(

@@ -1,5 +1,5 @@
 """Transformers of samples that are tensors: scaling, logarithms, whitening, compression, derivatives and corrections of
-spectra, second order, convolutions, and several views at once.
+spectra, second order, convolutions, thresholds, and several views at once.
 
 Invariant: everything learned here adds over batches, centred and merged by the formula of Chan, Golub and LeVeque, so
 ``partial_fit`` over any batches ends where ``fit`` on all samples does, to rounding. Scales of
@@ -22,6 +22,7 @@ from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.scatter import ScatterCorrection
 from tracelearn.features.second_order import SecondOrder, SpatialFilters
 from tracelearn.features.similarities import Similarities
+from tracelearn.features.thresholds import Thresholds
 from tracelearn.features.union import Views
 from tracelearn.features.whitening import ModeWhitener
 
@@ -43,6 +44,7 @@ __all__ = [
     "SpatialFilters",
     "TensorStandardScaler",
     "TensorTransformer",
+    "Thresholds",
     "Views",
     "chained",
     "default_alignments",

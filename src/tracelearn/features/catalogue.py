@@ -12,16 +12,18 @@ from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.scatter import ScatterCorrection
 from tracelearn.features.second_order import SecondOrder
 from tracelearn.features.similarities import Similarities
+from tracelearn.features.thresholds import Thresholds
 from tracelearn.features.whitening import ModeWhitener
 
 __all__ = ["default_alignments", "default_views"]
 
 _SHARE_OF_MEANS = 0.05  # where the level of a signal drifts, means over time would hide its covariance
 _FEW_ENTRIES = 1344
+_MOST_INTERVALS = 10_000  # as many as there are entries
 
 
 def default_views(
-    time_axis: int | None, smooth_mode: int | None = None, *, are_unequal: bool = False
+    time_axis: int | None, smooth_mode: int | None = None, *, are_unequal: bool = False, are_numbers: bool = False
 ) -> list[tuple[str, TensorTransformer | None]]:
     """List the views of a search, each with its name; None is the sample itself.
 
@@ -30,6 +32,7 @@ def default_views(
     time_axis : the mode of a sample that is time, see ``find_time_axis``; None leaves out the views that need one
     smooth_mode : the mode along which samples are smooth, see ``find_smooth_mode``; None leaves out the views that need one
     are_unequal : whether samples are of unequal length, so that the length itself is a view
+    are_numbers : whether numbers are predicted
 
     Examples
     --------
@@ -53,6 +56,11 @@ def default_views(
         ("similarities", Similarities(kernel="gaussian", scaling=False)),
         ("similarities_standardized", Similarities()),
     ]
+    if are_numbers:
+        cut_mode = smooth_mode if time_axis is None else time_axis
+        # Neighbours have nothing in common where no mode is time or smooth: then every entry is compared.
+        uncut = Thresholds(n_intervals=_MOST_INTERVALS)
+        similarities.append(("thresholds", uncut if cut_mode is None else Thresholds(mode=cut_mode)))
     if time_axis is None:
         return views + similarities
 

@@ -111,6 +111,7 @@ def what_views_are(facts: ModelFacts) -> dict[str, str]:
         "second order, three windows": f"covariances over the thirds of {along}",
         "second order, lags": f"covariances over {along} of signals and shifted copies",
         "second order, slow lags": f"covariances over {along} of signals and copies shifted further",
+        "thresholds": "whether entries, or means over intervals, are above thresholds",
         "similarities": "the similarity to training samples",
         "similarities, standardized": "the similarity to training samples, with entries of one variance",
         "similarities, second order": "the similarity of covariances to those of training samples",

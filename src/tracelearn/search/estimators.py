@@ -319,6 +319,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             smooth_mode=smooth_mode,
             modes=data.spec.modes,
             are_unequal=is_unequal,
+            are_numbers=not data.are_classes,
         )
         say = reporter(type(self).__name__, self.verbose)
         say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason}; {reason_of_smooth})", 1)

@@ -42,7 +42,7 @@ LEAST_GAIN = 0.002
 LEAST_SHARE = 0.1
 MOST_VIEWS = 4
 
-# Views with similarities are tried where they leave so much less unexplained, as a share of it.
+# Views with similarities or thresholds are tried where they leave so much less unexplained, as a share of it.
 SIMILAR_GAIN = 0.02
 
 # Where ridge regression on a view that keeps the modes leaves so many times more unexplained than on the best, it gets no path
@@ -66,7 +66,7 @@ class Screening:
 
     blend: Blend
     shares: dict[str, float] = field(default_factory=dict)  # the largest first; empty where nothing was screened
-    similar: Blend | None = None  # the same with views of similarities, where these leave less unexplained
+    similar: Blend | None = None  # the same with similarities and thresholds, where these leave less unexplained
     similar_shares: dict[str, float] = field(default_factory=dict)
     first_order: str = ""  # the best view that keeps the modes of a sample, where it is not far behind another
     trials: tuple[Trial, ...] = ()
@@ -113,11 +113,11 @@ def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Arra
 
 
 def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening:
-    """Choose the views of the largest shares, without similarities, and with them where that leaves less unexplained."""
+    """Choose the views of the largest shares, without flexible ones, and with them where that leaves less unexplained."""
     values = {trial.view.name: trial.path.value for trial in trials}
-    similarities = {candidate.name for candidate in task.candidates if candidate.compares_samples}
+    flexible = {candidate.name for candidate in task.candidates if candidate.is_flexible}
     tests = [test for _, test in drawn.folds.splits]
-    without_similar = [trial for trial in trials if trial.view.name not in similarities] or list(trials)
+    without_similar = [trial for trial in trials if trial.view.name not in flexible] or list(trials)
     sizes = {trial.view.name: trial.view.rows.shape[1] for trial in trials}
     list_of_shares, unexplained = shares_of([trial.path.held_out for trial in without_similar], tests, drawn.targets)
     shares = {trial.view.name: share for trial, share in zip(without_similar, list_of_shares, strict=True)}

@@ -18,7 +18,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
-from tracelearn.features import Convolutions, Similarities, TensorTransformer, default_views, find_time_axis
+from tracelearn.features import (
+    Convolutions,
+    Similarities,
+    TensorTransformer,
+    Thresholds,
+    default_views,
+    find_time_axis,
+)
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.search.folds import Folds
 
@@ -63,9 +70,9 @@ class Candidate:
         return isinstance(self.transformer, Convolutions)
 
     @property
-    def compares_samples(self) -> bool:
-        """Whether samples are shown by their similarities to training samples, which become part of the model."""
-        return isinstance(self.transformer, Similarities)
+    def is_flexible(self) -> bool:
+        """Whether a linear model of what is shown follows nearly any function of the samples: similarities and thresholds."""
+        return isinstance(self.transformer, Similarities | Thresholds)
 
 
 # --- which views are tried -----------------------------------------------------------------------------------------------
@@ -80,6 +87,7 @@ def views_that_suit(
     smooth_mode: int | None = None,
     modes: Any = None,
     are_unequal: bool = False,
+    are_numbers: bool = False,
 ) -> tuple[list[tuple[str, Any]], str]:
     """List the default views that suit samples of a shape, as (name, transformer) pairs, and say why.
 
@@ -92,7 +100,7 @@ def views_that_suit(
     axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
     pairs = [
         (name, transformer)
-        for name, transformer in default_views(axis, smooth_mode, are_unequal=are_unequal)
+        for name, transformer in default_views(axis, smooth_mode, are_unequal=are_unequal, are_numbers=are_numbers)
         if transformer is None or transformer.suits(shape, n_samples, positive)
     ]
     return pairs, reason
@@ -117,6 +125,7 @@ def read_views(
     smooth_mode: int | None = None,
     modes: Any = None,
     are_unequal: bool = False,
+    are_numbers: bool = False,
 ) -> tuple[list[Candidate], str]:
     """Read the parameter ``views`` of an estimator; return candidates, and say why these.
 
@@ -135,6 +144,7 @@ def read_views(
             smooth_mode=smooth_mode,
             modes=modes,
             are_unequal=are_unequal,
+            are_numbers=are_numbers,
         )
     else:
         pairs = named_transformers(views, "views")
@@ -247,7 +257,7 @@ def fit_view(candidate: Candidate, samples: SamplesInMemory, folds: Folds | None
         shape,
         xp.reshape(Z, (n, -1)),
         rows_of_fold,
-        keeps_modes=shape == samples.shape and len(shape) > 1 and not candidate.compares_samples,
+        keeps_modes=shape == samples.shape and len(shape) > 1 and not candidate.is_flexible,
     )
 
 

@@ -1,0 +1,125 @@
+"""Thresholds: whether means over parts of a sample are above some values, so that a linear model learns steps."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
+from tracelearn.features.axes import read_long_mode
+from tracelearn.features.base import TAKES_LONG, TensorTransformer
+from tracelearn.features.summaries import Summary, squares, summarise
+from tracelearn.samples.scikit_learn import Interval
+
+__all__ = ["Thresholds"]
+
+_MOST_ENTRIES = 8000  # of a transformed sample, in a search
+
+
+class Thresholds(TensorTransformer):
+    """Tell for the means over intervals of a mode whether they are above thresholds, as trees do.
+
+    A linear model of such steps is a sum of functions of one mean each, which may bend, saturate or fall again. The thresholds of
+    a mean are its quantiles if it is distributed normally: they follow from its mean and variance over the training samples, so
+    that batches add up.
+
+    Parameters
+    ----------
+    n_thresholds : int, default=7
+        How many each mean is compared with.
+    n_intervals : int, default=6
+        Into how many intervals of equal length the mode is cut, at most as many as it has entries.
+    mode : int or None, default=None
+        The mode that is cut, counted from 0; None is the longest one.
+    tensor_shape : sequence of ints, default=None
+        The shape of a sample if X is flat, of shape (n_samples, n_features).
+
+    Attributes
+    ----------
+    mean_, var_ : arrays of shape (I1, ..., n_intervals, ..., IN)
+        Of the mean over each interval.
+    n_samples_seen_ : int, or float with sample weights
+    sample_shape_ : tuple of ints
+    n_features_in_ : int
+        Number of entries of a sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import Thresholds
+    >>> X = np.linspace(-1, 1, 9)[:, None]
+    >>> Thresholds(1).fit_transform(X).ravel()
+    array([0., 0., 0., 0., 0., 1., 1., 1., 1.])
+    """
+
+    mean_: Array
+    var_: Array
+
+    keeps_entries = False
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
+        "n_thresholds": [Interval(Integral, 1, None, closed="left")],
+        "n_intervals": [Interval(Integral, 1, None, closed="left")],
+        "mode": [Integral, None],
+        "tensor_shape": ["array-like", None],
+    }
+
+    def __init__(
+        self, n_thresholds: int = 7, *, n_intervals: int = 6, mode: int | None = None, tensor_shape: Any = None
+    ) -> None:
+        self.n_thresholds = n_thresholds
+        self.n_intervals = n_intervals
+        self.mode = mode
+        self.tensor_shape = tensor_shape
+
+    def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
+        """See ``TensorTransformer``: not too many means."""
+        return TAKES_LONG if self.n_thresholds * math.prod(self._shape_of_means(shape)) > _MOST_ENTRIES else ""
+
+    @property
+    def output_shape_(self) -> tuple[int, ...]:
+        """All means for every threshold."""
+        return (self.n_thresholds, *self._shape_of_means(self.sample_shape_))
+
+    def numbers_per_sample(self, shape: tuple[int, ...]) -> int:
+        """Count the entries of a sample and the steps."""
+        return math.prod(shape) + self.n_thresholds * math.prod(self._shape_of_means(shape))
+
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Sum means over intervals and their squares."""
+        return summarise(self.means(as_dtype(T, widest(T)["dtype"])), weight, squares)
+
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return mean and variance of the mean over every interval."""
+        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
+
+    def past_summary(self) -> Summary:
+        """Return means and sums of squares of the means over intervals."""
+        weight = float(self.n_samples_seen_)
+        return Summary(weight, self.mean_, [weight * self.var_], squares)
+
+    def transform_tensors(self, T: Array) -> Array:
+        """Compare means with thresholds."""
+        xp = array_namespace(T)
+        means = self.means(T)[:, None, ...]
+        places = norm.ppf(np.arange(1, self.n_thresholds + 1) / (self.n_thresholds + 1))
+        thresholds = self.mean_ + np.sqrt(self.var_) * places.reshape(-1, *(1,) * self.mean_.ndim)
+        return xp.astype(means > move_to(thresholds, T, T.dtype)[None, ...], T.dtype)
+
+    def means(self, T: Array) -> Array:
+        """Average tensors (n, I1, ..., IN) over intervals of the mode."""
+        xp = array_namespace(T)
+        mode = read_long_mode(self.mode, tuple(T.shape[1:]))
+        T = xp.moveaxis(T, mode + 1, -1)
+        edges = np.linspace(0, T.shape[-1], min(self.n_intervals, T.shape[-1]) + 1).astype(int).tolist()
+        parts = [xp.mean(T[..., first:last], axis=-1) for first, last in pairwise(edges)]
+        return xp.moveaxis(xp.stack(parts, axis=-1), -1, mode + 1)
+
+    def _shape_of_means(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        mode = read_long_mode(self.mode, shape)
+        return (*shape[:mode], min(self.n_intervals, shape[mode]), *shape[mode + 1 :])
