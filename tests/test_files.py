@@ -503,7 +503,6 @@ WRONG_TREE = {
     "no nodes": {"nodes_": []},
     "a node that is none": {"nodes_": [[[0], [1, 2]], 3]},
     "classes of another number": {"classes_": np.arange(5)},
-    "a tree of other classes": {"tree_": {"$tuple": ["elm", "oak"]}},
     "weights of another shape": {"coef_": np.ones((2, 7))},
 }
 WRONG_START = {

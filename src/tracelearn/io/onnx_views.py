@@ -102,8 +102,8 @@ def add_nodes(nodes: Nodes, view: Any, T: str) -> str:
     check_is_fitted(view)
     if type(view) not in NODES_OF:
         raise InputError(
-            f"Expected transformers of this package, got {type(view).__name__}: a graph has no such step, so export the "
-            "steps after it, and show them what it makes of samples."
+            f"Expected transformers that have a graph, {', '.join(sorted(kind.__name__ for kind in NODES_OF))}, got "
+            f"{type(view).__name__}: choose views or steps among these, or serve the model in Python."
         )
     return NODES_OF[type(view)](nodes, view, T)
 
