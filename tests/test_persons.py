@@ -20,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from tracelearn import (
     Chain,
+    Logarithm,
     ModeWhitener,
     PerGroup,
     SecondOrder,
@@ -180,6 +181,15 @@ def test_what_cannot_be_judged_is_not_tried_and_says_so(persons, chosen, cv, rea
     assert model.alignment_ is None
     assert reason in model.views_tried_["reason"][-1]
     assert any(reason in record.message for record in caplog.records)
+
+
+@pytest.mark.parametrize("views", ["auto", [Logarithm()], [Logarithm(), None]])
+def test_logarithms_are_of_samples_as_they_are(persons, views):
+    X, y, person, *_ = persons
+    X = np.exp(np.tanh(X / X.std()))
+    model = TensorClassifier(views).fit(X, y, groups=person)
+    assert not any("log" in name and "by group" in name for name in model.views_tried_["views"])
+    assert np.isfinite(model.decision_function(X, groups=person)).all()
 
 
 def test_numbers_are_predicted_for_new_persons_as_well(persons):

@@ -235,6 +235,8 @@ def _aligned_if_better(
     other questions are asked of them as well, and the answers compared in the same way.
     """
     looks = _look_at_alignments(task, searched_task, index, search, report)
+    if not looks:
+        return search, None, task.samples
     *others, best = looks
     winner = search
     tried = tuple(best.look.tried)
@@ -261,6 +263,8 @@ def _look_at_alignments(
 ) -> list[_AlignedLook]:
     """Look at samples in each alignment by the best quick views of each kind; last at the best one, by chosen slow ones too."""
     quick = _best_of_each_quick_kind(searched_task, search)
+    if not quick:
+        return []
     looks = []
     for place, alignment in enumerate(task.alignments):
         samples = align_samples(task.samples, alignment.transformer, task.groups)
@@ -273,7 +277,7 @@ def _look_at_alignments(
     looks.sort(key=lambda aligned: aligned.look.value)
     best = looks[-1]
     chosen = search.answer.tried.blend.names
-    slow = [view for view in task.candidates if view.takes_long and view.name in chosen and view not in quick]
+    slow = [view for view in _views_of_any_sign(task) if view.takes_long and view.name in chosen and view not in quick]
     if slow:
         task_of_all = replace(best.look.task, candidates=(*quick, *slow))
         looks.append(replace(best, look=_first_look(task_of_all, _part_of_groups(report, 0.4))))
@@ -288,8 +292,14 @@ def _best_of_each_quick_kind(task: Task, search: _Search) -> tuple[Candidate, ..
         kind = type(trial.view.transformer)
         best_values[kind] = max(best_values.get(kind, (-math.inf, "")), (trial.path.value, trial.view.name))
     names |= {name for _, name in best_values.values()}
-    quick = tuple(candidate for candidate in task.candidates if candidate.name in names and not candidate.takes_long)
-    return quick or task.candidates[:1]
+    quick = tuple(view for view in _views_of_any_sign(task) if view.name in names and not view.takes_long)
+    return quick or _views_of_any_sign(task)[:1]
+
+
+def _views_of_any_sign(task: Task) -> tuple[Candidate, ...]:
+    """Leave out views that need positive entries, as logarithms do: aligned samples have entries of both signs."""
+    shape, n_samples = task.samples.shape, task.n_samples
+    return tuple(candidate for candidate in task.candidates if candidate.takes_any_sign(shape, n_samples))
 
 
 def _part_of_groups(report: Report, done: float) -> Report:

@@ -69,6 +69,15 @@ class Candidate:
         """Whether showing samples takes about as long as by all other views together, which is so for convolutions."""
         return isinstance(self.transformer, Convolutions)
 
+    def takes_any_sign(self, shape: tuple[int, ...], n_samples: int) -> bool:
+        """Tell whether samples may have entries that are not positive, as those that are aligned by group have."""
+        view = self.transformer
+        return (
+            not isinstance(view, TensorTransformer)
+            or view.suits(shape, n_samples)
+            or not view.suits(shape, n_samples, True)
+        )
+
     @property
     def is_flexible(self) -> bool:
         """Whether a linear model of what is shown follows nearly any function of the samples: similarities and thresholds."""
