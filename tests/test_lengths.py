@@ -19,8 +19,9 @@ from tracelearn import (
     TraceNormRegressor,
     load,
     save,
+    to_onnx,
 )
-from tracelearn.features.covariances import completed_covariances, pairwise_covariances
+from tracelearn.features.covariances import completed_covariances
 from tracelearn.features.gaps import lengths_of
 from tracelearn.samples.lengths import padded
 
@@ -143,15 +144,13 @@ def test_convolutions_count_the_times_that_a_sample_has():
     np.testing.assert_allclose(shares[0], shares[1], atol=0.06)
 
 
-def test_covariances_of_pairs_are_those_of_complete_signals_and_positive():
-    rng = np.random.default_rng(0)
-    signals = rng.normal(size=(4, 3, 200))
-    C = pairwise_covariances(signals, 0.0, None)
-    np.testing.assert_allclose(C, [np.cov(sample, bias=True) for sample in signals], atol=1e-12)
-    gappy = with_gaps(signals[..., :12], 0.6)
-    for shrinkage in (0.0, "oas"):
-        values = np.linalg.eigvalsh(pairwise_covariances(gappy, shrinkage, 1.0))
-        assert np.all(values > -1e-12)
+def test_covariances_are_those_of_lines_through_gaps():
+    X = np.random.default_rng(0).normal(size=(20, 3, 40))
+    gappy, filled = X.copy(), X.copy()
+    gappy[:5, 1, 10] = np.nan
+    filled[:5, 1, 10] = (X[:5, 1, 9] + X[:5, 1, 11]) / 2
+    for view in (SecondOrder(standardize=True, mean=0.05, difference=True), SecondOrder(windows=2, lags=1)):
+        np.testing.assert_allclose(view.fit_transform(gappy), view.fit_transform(filled), atol=1e-9)
 
 
 def test_what_is_not_seen_is_completed_so_that_nothing_new_is_said():
@@ -294,6 +293,65 @@ def test_a_search_learns_from_series_of_unequal_length(fitted, tmp_path):
     np.testing.assert_allclose(fitted.predict_proba(longer)[:-1], probabilities, atol=1e-9)
     save(fitted, tmp_path / "model")
     np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(samples), probabilities)
+
+
+def test_pages_and_commands_say_what_was_completed(fitted, tmp_path, capsys):
+    from tracelearn.cli import main
+    from tracelearn.report import write_model_page
+
+    unequal = (
+        f"{fitted.resampler_.n_unequal_} samples of other lengths, of 20 to 50, brought to {fitted.resampler_.n_times_}"
+    )
+    X = with_gaps(np.stack(series(40, shortest=40, longest=40)[0]), 0.1)
+    gappy = TensorClassifier(None, cv=3).fit(X, np.arange(40) % 2)
+    filled = f"{np.isnan(X).sum()} missing entries filled"
+    for model, said in ((fitted, unequal), (gappy, filled)):
+        write_model_page(model, tmp_path / "page.html")
+        assert said in (tmp_path / "page.html").read_text()
+        save(model, tmp_path / "model")
+        with pytest.raises(SystemExit):
+            main(["inspect", str(tmp_path / "model")])
+        assert said[:20] in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_graph_has_one_length(fitted):
+    pytest.importorskip("onnx", reason="graphs need onnx, an extra")
+    with pytest.raises(ValueError, match="samples of one length, got one of samples of several"):
+        to_onnx(fitted)
+
+
+@pytest.mark.slow
+def test_commands_learn_from_tables_of_unequal_samples(tmp_path):
+    pa = pytest.importorskip("pyarrow", reason="tables need pyarrow, an extra")
+    from pyarrow import parquet
+
+    from tracelearn.cli import main
+
+    samples, y = series(60)
+    lengths = [sample.shape[1] for sample in samples]
+    values = np.concatenate(samples, axis=1)
+    table = pa.table(
+        {
+            "rec": np.repeat(np.arange(60), lengths),
+            "t": np.concatenate([np.arange(length) for length in lengths]),
+            **{name: row for name, row in zip("abc", values, strict=True)},
+            "label": np.repeat(y, lengths),
+        }
+    )
+    parquet.write_table(table, tmp_path / "long.parquet")
+    reading = ["--sample", "rec", "--time", "t", "--target", "label"]
+    model, predictions = str(tmp_path / "model"), tmp_path / "predictions.csv"
+    for command in (
+        ["fit", str(tmp_path / "long.parquet"), *reading, "--out", model, "--cv", "3"],
+        ["predict", model, str(tmp_path / "long.parquet"), *reading, "--out", str(predictions)],
+    ):
+        with pytest.raises(SystemExit) as leaving:
+            main(command)
+        assert leaving.value.code == 0
+    assert load(model).resampler_.n_unequal_ > 40
+    np.testing.assert_array_equal(
+        [int(line.split(",")[1]) for line in predictions.read_text().split()[1:]], load(model).predict(samples)
+    )
 
 
 def test_channels_are_still_compared_with_those_of_fit(fitted):

@@ -90,6 +90,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "model": f"{kind}, because {facts['reason']}",
         "samples": f"{facts['n_samples']:,}",
         "shape": " × ".join(map(str, facts["sample_shape"])),
+        "completed": facts["completed"],
         "classes": "" if facts["classes"] is None else _counted(facts["classes"]),
         "confounds": ", ".join(facts["confounds"]) + ", regressed out" if facts["confounds"] else "",
         "loss": facts["loss"],
@@ -229,7 +230,7 @@ def fit_command(
         folds = learning.draw_folds(dataset, cv, chosen)
         model, facts, evaluation = learning.learn(dataset, chosen, model, folds, bar)
         if modes is not None:
-            model.name_modes(modes)
+            learning.name_modes(model, modes)
         tracelearn.save(model, out)
         targets = (
             [inputs.target_name]

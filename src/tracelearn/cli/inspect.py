@@ -128,6 +128,7 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         rows["held-out score"] = "{mean:.3f} ± {standard_error:.3f}".format(**facts["score"])
     rows["shape"] = " × ".join(map(str, facts.get("sample_shape", ())))
     rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
+    rows["completed"] = facts.get("completed", "")
     if "mode_ranks" in facts:
         rows |= views_in_rows(facts["views"])
         rows["components"] = components_in_words(facts)

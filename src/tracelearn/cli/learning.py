@@ -26,6 +26,7 @@ from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.inference.reading import without_confounds
 from tracelearn.report.scores import Evaluation, Folds, compare
 from tracelearn.samples import Source
+from tracelearn.samples.modes import Mode, resized_modes
 from tracelearn.search.folds import corrected_error, make_folds
 
 __all__ = ["STEPS", "Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
@@ -261,6 +262,11 @@ def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
         "dual_gap": float(model.dual_gap_),
         "n_iter": int(model.n_iter_),
     }
+
+
+def name_modes(model: Any, modes: tuple[Mode, ...]) -> None:
+    """Name the modes of a model as the file does, or counted where samples were brought to another length."""
+    model.name_modes(resized_modes(modes, model.sample_shape_))
 
 
 def _make_room() -> None:

@@ -167,8 +167,8 @@ class Convolutions(TensorTransformer):
     Beyond its ends a signal stays at its first and its last value.
 
     Samples may be of unequal length and have gaps: shares are those of the times that each sample has, and gaps are interpolated
-    over time. Where a signal is missing in a whole sample, the shares of waveforms that look at it are what they were in the
-    samples that thresholds are from.
+    over time. Where a channel is missing in a whole sample, it is left out of pairs, and its own shares are the means of those of
+    the other channels: thresholds are quantiles, so that shares of all channels are alike.
 
     Examples
     --------
@@ -402,13 +402,12 @@ class Convolutions(TensorTransformer):
         is_missing = np.isnan(T).all(axis=layout.time_axis + 1).reshape(len(T), -1)
         if not is_missing.any():
             return result
-        later, sign = layout.pairs.T
-        second = (np.arange(layout.n_channels)[:, None] + later) % layout.n_channels
-        # Which waveforms of which channels look at a missing one, (n, channels, waveforms).
-        looks_at_missing = is_missing[:, :, None] | (is_missing[:, second] & (sign != 0))
-        shares = result.reshape(len(T), layout.n_channels, len(layout.dilations), len(WAVEFORMS), layout.n_thresholds)
-        usual = 1.0 - layout.quantiles
-        return np.where(looks_at_missing[:, :, None, :, None], usual, shares).reshape(result.shape)
+        shares = result.reshape(len(T), layout.n_channels, -1)
+        is_known = ~is_missing[:, :, None]
+        means = np.sum(shares, axis=1, keepdims=True, where=is_known) / np.maximum(
+            is_known.sum(axis=1, keepdims=True), 1
+        )
+        return np.where(is_known, shares, means).reshape(result.shape)
 
     def transform_tensors(self, T: Array) -> Array:
         """Find the shares of times above thresholds, by blocks that stay in cache."""

@@ -1,4 +1,4 @@
-"""Covariances of signals over time: shrunk, and those of signals with gaps."""
+"""Covariances of signals over time: shrunk, and completed where signals are missing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from tracelearn.arrays.array_api import Array, array_namespace
 __all__ = [
     "completed_covariances",
     "filled_with_means",
-    "moments_over_time",
-    "pairwise_covariances",
     "positive_part",
     "shrunk_covariances",
 ]
@@ -31,53 +29,6 @@ def shrunk_covariances(C: Array, shrinkage: Any, n_times: int) -> Array:
         shrinkage = xp.where(among > 0, xp.clip(share, max=1.0), xp.ones_like(among))
     eye = xp.eye(c, dtype=C.dtype, device=device(C))
     return (1.0 - shrinkage) * C + shrinkage * level * eye
-
-
-def moments_over_time(signals: Array) -> tuple[Array, Array]:
-    """Find the variance and the mean of signals (..., times) over the times that are known, NaN where none is."""
-    is_known = ~np.isnan(signals)
-    counts = np.where(is_known.any(axis=-1), is_known.sum(axis=-1), np.nan)
-    means = np.sum(signals, axis=-1, where=is_known) / counts
-    variances = np.sum((signals - means[..., None]) ** 2, axis=-1, where=is_known) / counts
-    return variances, means
-
-
-def pairwise_covariances(signals: Array, shrinkage: Any, mean_scale: float | None) -> Array:
-    """Find S of signals (..., c, times) with gaps; rows and columns of those without any value are NaN.
-
-    A covariance is that of the times at which both signals are known. Such matrices need not be positive: the nearest ones that
-    are take their place.
-
-    Parameters
-    ----------
-    mean_scale : the factor of means; None leaves them out
-    """
-    is_known = ~np.isnan(signals)
-    _, means = moments_over_time(signals)
-    deviations = np.where(is_known, signals - np.nan_to_num(means)[..., None], 0.0)
-    n_pairs = is_known.astype(float) @ np.swapaxes(is_known, -1, -2).astype(float)
-    C = deviations @ np.swapaxes(deviations, -1, -2) / np.maximum(n_pairs, 1.0)
-    size = C.shape[-1] + (mean_scale is not None)
-    S = np.full((*C.shape[:-2], size, size), np.nan)
-    is_seen = is_known.any(axis=-1)
-    for pattern in np.unique(is_seen.reshape(-1, C.shape[-1]), axis=0):
-        matrices = np.all(is_seen == pattern, axis=-1)
-        if mean_scale is not None:
-            S[matrices, -1, -1] = 1.0
-        if not pattern.any():
-            continue
-        seen = np.flatnonzero(pattern)
-        among_seen = positive_part(C[matrices][:, seen[:, None], seen])
-        n_times = np.mean(n_pairs[matrices][:, seen[:, None], seen], axis=(-2, -1), keepdims=True)
-        among_seen = shrunk_covariances(among_seen, shrinkage, n_times)
-        part = S[matrices]
-        part[:, seen[:, None], seen] = among_seen
-        if mean_scale is not None:
-            m = mean_scale * means[matrices][:, seen]
-            part[:, seen[:, None], seen] += m[:, :, None] * m[:, None, :]
-            part[:, seen, -1] = part[:, -1, seen] = m
-        S[matrices] = part
-    return S
 
 
 def completed_covariances(S: Array, M: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -20,12 +20,10 @@ from tracelearn.features.base import TAKES_LONG, TensorTransformer
 from tracelearn.features.covariances import (
     completed_covariances,
     filled_with_means,
-    moments_over_time,
-    pairwise_covariances,
     positive_part,
     shrunk_covariances,
 )
-from tracelearn.features.gaps import by_length, has_gaps
+from tracelearn.features.gaps import by_length, has_gaps, interpolated
 from tracelearn.features.matrices import symmetric_power
 from tracelearn.features.summaries import Summary, squares, summarise
 from tracelearn.features.training import TrainingSamples
@@ -125,9 +123,9 @@ class SecondOrder(TensorTransformer):
     -----
     Eigenvalues below 1e-10 of the reference count as that, so that signals that do not vary have finite logarithms.
 
-    Samples may be of unequal length and have gaps. Each is seen at its own length: windows are shares of it, and covariances are
-    those of the times at which both signals are known, made positive. Where a signal is missing in a whole sample, or window,
-    S is completed as the reference expects it from the signals that are there, so that it is as usual as it can be.
+    Samples may be of unequal length and have gaps. Each is seen at its own length, of which windows are shares, and gaps are
+    interpolated over time. Where a channel is missing in a whole sample, S is completed as the reference expects it from the
+    channels that are there, so that it is as usual as it can be.
 
     Examples
     --------
@@ -329,28 +327,43 @@ class SecondOrder(TensorTransformer):
         return xp.concat([upper, xp.concat([xp.matrix_transpose(means), ones], axis=-1)], axis=-2)
 
     def covariances_with_gaps(self, T: Array, levels: Levels, reference: Array | None) -> Array:
-        """Find S of samples of any length, from the pairs of values that are there.
+        """Find S of samples of any length, with gaps interpolated over time.
 
         What a sample says nothing about is completed from the ``reference``; without one it is the mean of the other samples.
         """
-        time = read_time_axis(self.time_axis, tuple(T.shape[1:]))
         S = np.full((len(T), *self.shape_of(tuple(T.shape[1:]))), np.nan)
-        for index, part in by_length(T, time):
-            if part.shape[time + 1] < self.fewest_times:
-                continue
-            signals = self.signals(part)
-            if levels.channel_scale is not None:
-                signals = signals / levels.channel_scale
-            is_complete = ~np.isnan(signals).any(axis=tuple(range(1, signals.ndim)))
-            if is_complete.any():
-                S[index[is_complete]] = self.covariances_of_signals(signals[is_complete], levels.mean_scale)
-            if not is_complete.all():
-                S[index[~is_complete]] = pairwise_covariances(
-                    signals[~is_complete], self.shrinkage, levels.mean_scale if self.mean else None
-                )
+        for index, signals in self.signals_of_each_length(T):
+            scaled = signals if levels.channel_scale is None else signals / levels.channel_scale
+            S[index] = self.covariances_of_known(scaled, levels.mean_scale)
         if reference is None:
             return filled_with_means(S)
         return completed_covariances(S, np.broadcast_to(reference, S.shape[1:]))
+
+    def signals_of_each_length(self, T: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield the samples of each length that is enough, as signals with gaps interpolated, and their index."""
+        time = read_time_axis(self.time_axis, tuple(T.shape[1:]))
+        for index, part in by_length(T, time):
+            if part.shape[time + 1] >= self.fewest_times:
+                yield index, self.signals(interpolated(part, time))
+
+    def covariances_of_known(self, signals: Array, mean_scale: float) -> Array:
+        """Find S of signals, with NaN in rows and columns of those that are missing."""
+        is_known = ~np.isnan(signals).any(axis=-1)
+        if is_known.all():
+            return self.covariances_of_signals(signals, mean_scale)
+        c = signals.shape[-2]
+        size = c + bool(self.mean)
+        S = np.full((*signals.shape[:-2], size, size), np.nan)
+        for pattern in np.unique(is_known.reshape(-1, c), axis=0):
+            matrices = np.all(is_known == pattern, axis=-1)
+            known = np.flatnonzero(np.append(pattern, [True] * (size - c)))  # the mean is of a constant, which is there
+            among_known = np.ones((1, 1))
+            if pattern.any():
+                among_known = self.covariances_of_signals(signals[matrices][:, pattern], mean_scale)
+            part = S[matrices]
+            part[:, known[:, None], known] = among_known if len(known) else np.nan
+            S[matrices] = part
+        return S
 
     # --- learning and applying ---------------------------------------------------------------------------------------
 
@@ -395,13 +408,10 @@ class SecondOrder(TensorTransformer):
         return summarise(levels, weight, squares)
 
     def levels_with_gaps(self, T: Array) -> Array:
-        """Find variance and mean over time of every signal from the values that are there, NaN where there are none."""
-        time = read_time_axis(self.time_axis, tuple(T.shape[1:]))
+        """Find variance and mean over time of every signal of every sample, NaN where it is missing."""
         levels = np.full((*self.signals(T).shape[:-1], 2), np.nan)
-        for index, part in by_length(T, time):
-            if part.shape[time + 1] >= self.fewest_times:
-                signals = self.signals(part)
-                levels[index] = np.stack(moments_over_time(signals), axis=-1)
+        for index, signals in self.signals_of_each_length(T):
+            levels[index] = np.stack([np.var(signals, axis=-1), np.mean(signals, axis=-1)], axis=-1)
         return levels
 
     def summarise_tensors(

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.stats import t as student
 from sklearn.base import clone, is_classifier
 from sklearn.decomposition import PCA
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifierCV, RidgeCV
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV
@@ -34,15 +35,17 @@ __all__ = ["Comparison", "compare", "flat_rivals"]
 def flat_rivals(classifier: bool) -> dict[str, Any]:
     """Make ridge and logistic regression on flat, scaled samples, their strengths chosen by cross-validation.
 
-    Scaled samples are rotated into their span, which no squared norm of weights notices: few samples of many entries take less.
+    What is missing is imputed by means. Scaled samples are rotated into their span, which no squared norm of weights notices: few
+    samples of many entries take less.
     """
     ridges = np.geomspace(1e-2, 1e6, 9)
     models: dict[str, Any] = {"ridge": RidgeClassifierCV(ridges) if classifier else RidgeCV(ridges)}
     if classifier:
         strengths = {"C": np.geomspace(1e-4, 1e2, 7)}
         models["logistic"] = GridSearchCV(LogisticRegression(max_iter=1000), strengths, scoring="neg_log_loss")
+    impute = SimpleImputer(keep_empty_features=True)  # leaves complete samples as they are
     return {
-        name: make_pipeline(FunctionTransformer(_flat), StandardScaler(), PCA(svd_solver="full"), model)
+        name: make_pipeline(FunctionTransformer(_flat), impute, StandardScaler(), PCA(svd_solver="full"), model)
         for name, model in models.items()
     }
 

@@ -82,6 +82,12 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
         getattr(last, "alignment_", None) is not None,
         "Expected a model of one group, got one that aligns samples by group: export adapted(X), for X of one group.",
     )
+    resampler = getattr(last, "resampler_", None)
+    refuse(
+        resampler is not None and resampler.has_seen_several_lengths,
+        "Expected a model of samples of one length, got one of samples of several: a graph has one shape of samples, so bring "
+        "them to one length by ResampleTime before fit.",
+    )
     transformers = [step for step in steps if step not in (None, "passthrough")]
     built = _build(transformers, last, _precision(dtype))
     if path is not None:

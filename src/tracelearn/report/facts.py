@@ -147,10 +147,27 @@ class ModelFacts:
         """The modes of the weights in the order of ``mode_ranks_``: where classes are a mode, it is the first."""
         return [component.title for component in self.components]
 
+    @property
+    def completed(self) -> str:
+        """How many training samples were of unequal length, and how many entries were missing; "" where all were complete."""
+        resampler = getattr(self.last, "resampler_", None)
+        if resampler is None:
+            return ""
+        changes = []
+        if resampler.n_unequal_:
+            lengths = f"{resampler.shortest_:,} to {resampler.longest_:,}"
+            changes.append(
+                f"{resampler.n_unequal_:,} samples of other lengths, of {lengths}, brought to {resampler.n_times_:,}"
+            )
+        if resampler.n_filled_:
+            changes.append(f"{resampler.n_filled_:,} missing entries filled")
+        return "; ".join(changes)
+
     def for_table(self) -> dict[str, Any]:
         """Gather what a command prints of the weights."""
         return {
             "views": [{"view": view.label, "share": view.share, "found": view.found} for view in self.views],
+            "completed": self.completed,
             "weights_of": "views" if self.is_apart else "samples",
             "mode_names": self.names_of_weights,
             "components": [component.carrying for component in self.components],

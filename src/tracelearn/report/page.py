@@ -161,6 +161,7 @@ def _what(facts: ModelFacts) -> dict[str, str]:
         "steps before it": listed(facts.before),
         "sample": f"{times(facts.shape)} ({' × '.join(mode.label for mode in facts.modes)})",
         "aligned by group": facts.alignment,
+        "completed": facts.completed,
         "classes": "" if facts.classes is None else f"{len(facts.classes)}: {listed(facts.classes, 40)}",
         "targets": listed(facts.targets, 40) if facts.names_targets else "",
         "learned from": "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}",

@@ -105,6 +105,7 @@ def what_views_are(facts: ModelFacts) -> dict[str, str]:
         "few convolutions": f"how often short waveforms occur along {along} (few of them)",
         "convolutions of mean": f"how often short waveforms occur along {along} in the mean over all other modes",
         "few convolutions of mean": f"how often short waveforms occur along {along} in the mean (few of them)",
+        "lengths": f"how many steps of {along} there are",
         "second order": f"covariances over {along}",
         "second order, difference": f"covariances over {along} of signals and their differences",
         "second order, two windows": f"covariances over the halves of {along}",
@@ -195,7 +196,8 @@ def _samples_in_words(facts: ModelFacts, study: Study) -> str:
     else:
         task = f"used to predict {_numbers_in_words(facts)}"
     confounds = f" after {_joined(list(study.confounds))} had been regressed out of them" if study.confounds else ""
-    return f"Samples of shape {shape} ({names}; n = {count}{groups}) were {task}{confounds}."
+    completed = f" They were completed for views that need it ({facts.completed})." if facts.completed else ""
+    return f"Samples of shape {shape} ({names}; n = {count}{groups}) were {task}{confounds}.{completed}"
 
 
 def _choice_in_words(facts: ModelFacts, study: Study) -> str:

@@ -27,6 +27,7 @@ __all__ = [
     "like_input",
     "modes_of_mne",
     "read_named",
+    "resized_modes",
     "targets_of_named",
     "to_dataset",
 ]
@@ -108,6 +109,14 @@ class Mode:
 def fit_modes(modes: Any, shape: tuple[int, ...]) -> bool:
     """Tell whether modes read from a file fit samples of a shape."""
     return isinstance(modes, tuple) and len(modes) == len(shape) and all(map(_fits, modes, shape))
+
+
+def resized_modes(modes: Modes, shape: tuple[int, ...]) -> Modes:
+    """Count the entries of modes that have been brought to another size, as time is by resampling."""
+    return tuple(
+        mode if len(mode.values) == size else Mode(mode.name, np.arange(size))
+        for mode, size in zip(modes, shape, strict=True)
+    )
 
 
 def _fits(mode: Any, size: int) -> bool:

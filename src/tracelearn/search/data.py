@@ -27,7 +27,7 @@ from tracelearn.features.axes import find_time_axis, read_modes
 from tracelearn.features.gaps import has_gaps
 from tracelearn.losses import Loss
 from tracelearn.samples.checks import check_gaps, float_dtype
-from tracelearn.samples.modes import Mode
+from tracelearn.samples.modes import resized_modes
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import Raw, Samples, as_raw
 from tracelearn.samples.targets import loss_for
@@ -217,11 +217,8 @@ def completed(spec: Spec, samples: Samples, resampler: ResampleTime) -> tuple[Sp
         return spec, samples, None
     shape = resampler.sample_shape_
     modes = spec.modes
-    if modes is not None and shape != spec.sample_shape:
-        modes = tuple(
-            mode if len(mode.values) == size else Mode(mode.name, np.arange(size))
-            for mode, size in zip(modes, shape, strict=True)
-        )
+    if modes is not None:
+        modes = resized_modes(modes, shape)
     block = replace(block, X=xp.reshape(complete, (complete.shape[0], -1)))
     return replace(spec, sample_shape=shape, modes=modes), Samples.of(block, shape), tensors
 
