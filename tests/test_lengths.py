@@ -149,7 +149,7 @@ def test_covariances_are_those_of_lines_through_gaps():
     gappy, filled = X.copy(), X.copy()
     gappy[:5, 1, 10] = np.nan
     filled[:5, 1, 10] = (X[:5, 1, 9] + X[:5, 1, 11]) / 2
-    for view in (SecondOrder(standardize=True, mean=0.05, difference=True), SecondOrder(windows=2, lags=1)):
+    for view in (SecondOrder(scaling=True, mean=0.05, difference=True), SecondOrder(windows=2, lags=1)):
         np.testing.assert_allclose(view.fit_transform(gappy), view.fit_transform(filled), atol=1e-9)
 
 
