@@ -99,6 +99,11 @@ def test_forgetting_all_of_one_class_is_no_breakdown(n_classes):
         stay = Moments.of(X[labels != 0].reshape(-1, 12), np.where(labels == 1, 1.0, -1.0)[labels != 0])
         np.testing.assert_allclose(model.moments_.gram, stay.gram, atol=1e-11)
         assert np.all(np.isfinite(model.coef_))
+        # Targets that do not vary any more are exactly constant: the code of the class that is left, or of the one that is gone.
+        is_constant = slice(None) if n_classes == 2 else slice(1)
+        assert not model.moments_.target_sq[is_constant].any()
+        assert not model.moments_.cross[:, is_constant].any()
+        assert np.all(model.moments_.target_sq >= 0.0)
         if n_classes == 2:
             assert not model.coef_.any()
 
