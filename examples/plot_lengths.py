@@ -2,9 +2,9 @@
 Whole recordings: unequal lengths, and sensors that fail
 ========================================================
 
-Recordings rarely have one length, and rarely every value. Both go into ``TensorClassifier`` as they come: a list of
-arrays, with NaN where nothing was measured. Does that help, compared with cutting all to the shortest or padding with
-zeros? And how much is lost when values are missing?
+What is gained by learning from recordings as they come, compared with cutting all to the shortest or padding with zeros?
+Recordings rarely have one length, and rarely every value. Both go into ``TensorClassifier`` as they are: a list of arrays,
+with NaN where nothing was measured. The last section shows how much is lost when values are missing.
 
 The recordings are those of seglearn: seven shoulder exercises of ten people, accelerometer and gyroscope of a watch.
 """

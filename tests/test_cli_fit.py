@@ -418,7 +418,6 @@ def test_a_model_that_is_there_is_replaced_only_by_force(capsys, folder):
         (["fit", "data.npz", "--samples", "Z"], "--samples"),
         (["fit", "data.npz", "--groups", "Z"], "--groups"),
         (["fit", "data.npz", "--groups", "two"], "at least 5 groups"),
-        (["fit", "data.npz", "--samples", "broken"], "NaN"),
         (["fit", "data.npz", "--samples", "broken", "--alpha", "1"], "NaN"),
         (["fit", "data.npz", "--samples", "label"], "shape (150,)"),
         (["fit", "data.npz", "--target", "same"], "two classes"),

@@ -159,7 +159,7 @@ def test_transformers_of_others_are_refused(signals):
         to_onnx(model)
 
 
-WITHOUT_GRAPH = {"Detrend", "Lengths", "ResampleTime", "SavitzkyGolay", "ScatterCorrection"}
+WITHOUT_GRAPH = {"Detrend", "Lengths", "ResampleTime", "SavitzkyGolay", "ScatterCorrection", "Thresholds"}
 
 
 def test_every_transformer_of_the_package_has_nodes_or_is_named_here():

@@ -799,7 +799,7 @@ def test_the_page_of_a_result_names_its_numbers_in_words():
 
 
 def test_every_view_that_searches_try_has_words_of_its_own(regressor):
-    assert {view_in_words(name) for name, _ in default_views(0, 0, are_numbers=True)} == set(
+    assert {view_in_words(name) for name, _ in default_views(0, 0, are_unequal=True, are_numbers=True)} == set(
         what_views_are(gather(regressor))
     )
 

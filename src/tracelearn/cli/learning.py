@@ -27,6 +27,7 @@ from tracelearn.inference.reading import without_confounds
 from tracelearn.report.scores import Evaluation, Folds, compare
 from tracelearn.samples import Source
 from tracelearn.samples.modes import Mode, resized_modes
+from tracelearn.search.advice import PoorModelWarning
 from tracelearn.search.folds import corrected_error, make_folds
 
 __all__ = ["STEPS", "Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
@@ -218,6 +219,7 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
         train, test = np.sort(train), np.sort(test)  # noqa: PLW2901
         truth = data.y[test] if task.is_classification else np.asarray(data.y[test], dtype=float)
         with telling(f"the fit without fold {number + 1} of {len(splits)}"):
+            warnings.simplefilter("ignore", PoorModelWarning)  # the score is about to say it
             fitted = data.fit(data.with_fewer_folds(model, train, task), train)
         truths.append(truth)
         predictions.append(data.predict(fitted, test))

@@ -153,7 +153,7 @@ def check_range(values: Array, name: str) -> None:
 
 def check_objects_are_numbers(values: Any, name: str) -> None:
     """Refuse objects among numbers, naming the first that is missing, text or complex; any other is left to NumPy to refuse."""
-    entries = values.to_numpy(dtype=object) if hasattr(values, "columns") else values
+    entries = np.asarray(values, dtype=object) if hasattr(values, "columns") else values
     if getattr(getattr(entries, "dtype", None), "kind", None) != "O":
         return
     for index, row in enumerate(entries):

@@ -50,7 +50,7 @@ def padded(X: Any, known_shape: tuple[int, ...] | None = None, n_targets: int | 
         X = _of_long_frame(X)
     elif _is_nested_frame(X):
         X = [_stacked([np.asarray(cell, dtype=float) for cell in row]) for row in X.itertuples(index=False)]
-    elif type(X).__module__.partition(".")[0] in ("awkward", "pyarrow") and not hasattr(X, "columns"):
+    elif _is_nested_list(X):
         X = X.tolist() if hasattr(X, "tolist") else X.to_pylist()
         X = [np.asarray(sample, dtype=float) for sample in X] if np.ndim(X[0]) else X
     samples = _arrays(X)
@@ -89,6 +89,14 @@ def _is_nested_frame(X: Any) -> bool:
     return all(np.ndim(cell) == 1 and not isinstance(cell, str) for cell in next(X.itertuples(index=False)))
 
 
+def _is_nested_list(X: Any) -> bool:
+    """Tell whether samples are lists of awkward or pyarrow; tables and streams of pyarrow hold columns."""
+    library = type(X).__module__.partition(".")[0]
+    return (library == "awkward" and hasattr(X, "tolist")) or (
+        library == "pyarrow" and hasattr(X, "to_pylist") and not hasattr(X, "columns")
+    )
+
+
 def _stacked(signals: list[Array]) -> Array:
     """Put signals of one sample side by side, those that end early padded with NaN."""
     sample = np.full((len(signals), max(map(len, signals))), np.nan)
@@ -106,7 +114,7 @@ def _arrays(X: Any) -> list[Array] | None:
         return None
     samples = []
     for sample in X:
-        is_list = isinstance(sample, list) and bool(sample) and isinstance(sample[0], list)
+        is_list = isinstance(sample, list) and bool(sample) and isinstance(sample[0], list | np.ndarray)
         if not (is_list or isinstance(sample, np.ndarray)):
             return None
         try:

@@ -17,12 +17,16 @@ from tracelearn.search.softmax import mapped_scores
 from tracelearn.search.splits import predicted_class
 from tracelearn.search.task import Task
 
-__all__ = ["warn_of_choice", "warn_of_copies_and_outliers", "warn_of_rising_end"]
+__all__ = ["PoorModelWarning", "warn_of_choice", "warn_of_copies_and_outliers", "warn_of_rising_end"]
 
 # A sample whose entry is so many times as far from the median as is usual, of so many samples at least, is worth a warning.
 _OUTLYING = 1e4
 _SOME = 20
 _ENTRIES = 1 << 20  # of samples that are compared together
+
+
+class PoorModelWarning(UserWarning):
+    """What a search chose is no better on held-out samples than a simpler model, or than none."""
 
 
 def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) -> None:
@@ -60,7 +64,8 @@ def _warn_of_outlier(data: SearchData) -> None:
     some = rows[:: max(1, n // _SOME), :]
     median = xp.sort(some, axis=0)[some.shape[0] // 2, :]
     step = max(1, _ENTRIES // p)
-    largest = [xp.max(xp.abs(rows[start : start + step, :] - median), axis=1) for start in range(0, n, step)]
+    blocks = [rows[start : min(start + step, n), :] for start in range(0, n, step)]
+    largest = [xp.max(xp.abs(block - median), axis=1) for block in blocks]
     distances = to_numpy(xp.concat(largest))
     usual = float(np.median(distances))
     far = int(np.argmax(distances))
@@ -136,7 +141,8 @@ def _warn_of_r_squared(name: str, r_squared: float) -> None:
     if r_squared <= 0.0:
         warn(
             f"Expected a held-out R² above zero, got {r_squared:.2g}: {name} predicts new samples no better than the mean of the "
-            "targets does, so do not rely on it."
+            "targets does, so do not rely on it.",
+            PoorModelWarning,
         )
 
 
@@ -155,7 +161,8 @@ def _warn_of_plain_ridge(choice: Choice) -> None:
     if score_of_ridge >= score:
         warn(
             f"Expected {choice.blend} to predict better than ridge regression on the samples as they are, got held-out scores of "
-            f"{score:.3f} and {score_of_ridge:.3f}: views=None gives a simpler model that is as good."
+            f"{score:.3f} and {score_of_ridge:.3f}: views=None gives a simpler model that is as good.",
+            PoorModelWarning,
         )
 
 
@@ -174,10 +181,12 @@ def _warn_of_accuracy(name: str, choice: Choice, classes: Any) -> None:
         names = ", ".join(repr(to_numpy(classes).tolist()[k]) for k in never_predicted[:5])
         warn(
             f"Expected every class to be predicted for some held-out sample, got none of {names}: rank samples by "
-            "predict_proba, or weigh classes alike by class_weight='balanced'."
+            "predict_proba, or weigh classes alike by class_weight='balanced'.",
+            PoorModelWarning,
         )
     elif accuracy <= share_of_largest:
         warn(
             f"Expected a held-out accuracy above the share of the largest class, {share_of_largest:.2f}, got {accuracy:.2f}: "
-            f"{name} finds the classes of new samples no better than by that guess."
+            f"{name} finds the classes of new samples no better than by that guess.",
+            PoorModelWarning,
         )

@@ -225,7 +225,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         n_allowed = n_blas_threads()
         with one_thread():
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
-            series = padded(X, n_targets=len(y) if np.ndim(y) else None)
+            series = padded(X, n_targets=np.shape(y)[0] if np.ndim(y) else None)
             raw = as_raw(series.values, y, sample_weight, confounds)
             resampler_of = partial(self._resampler, padded_along=series.time)
             data = read_for_search(raw, self._reader(), self.random_state, resampler_of=resampler_of)
