@@ -28,17 +28,18 @@ def put(block: str, content: str, target: Path = PAGE) -> None:
 
 
 def copy(folder: Path = HERE) -> None:
-    """Copy one line for each rival and aim: the range of their ratios, and how many of its cases missed the aim."""
-    grouped: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    """Copy one line for each ratio: its range, the aims, and how many cases missed theirs."""
+    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in json.loads((folder / "results.json").read_text())["rows"]:
-        grouped.setdefault((row["question"], row["measure"], row["aim"]), []).append(row)
-    lines = ["| what was compared | measured, from least to most | missed aims |", "|---|---|---|"]
-    for (question, measure, aim), rows in grouped.items():
+        grouped.setdefault((row["question"], row["measure"]), []).append(row)
+    lines = ["| question | ratio | measured | aim | missed |", "|---|---|---|---|---|"]
+    for (question, measure), rows in grouped.items():
         least, most = (pick(rows, key=lambda row: float(row["ratio"])) for pick in (min, max))
         ends = dict.fromkeys(f"{'≥ ' if row['bound'] else ''}{row['ratio']:.3g}" for row in (least, most))
+        aims = "; ".join(dict.fromkeys(row["aim"] for row in rows if row["aim"]))
         n_missed = sum(row["met"] is False for row in rows)
-        missed = f"{n_missed} of {len(rows)}: {aim}" if n_missed else ""
-        lines.append(f"| {question} | {measure}: {' to '.join(ends)} | {missed} |")
+        missed = f"{n_missed} of {len(rows)}" if n_missed else ""
+        lines.append(f"| {question} | {measure} | {' to '.join(ends)} | {aims} | {missed} |")
     summary = (folder / "results.md").read_text().strip().rsplit("\n", 1)[-1]
     put("results", "\n".join(lines) + f"\n\n{summary} Every case: `benchmarks/results.md`.\n")
 

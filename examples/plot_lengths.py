@@ -89,7 +89,7 @@ axes.set(xlim=(0, 1.1), xlabel="accuracy of four new people")
 axes.invert_yaxis()
 
 # %%
-# One set and one split say little about which is best: :doc:`/benchmarks` has more of both.
-# A single recording is predicted as all of them are, whatever its length:
+# One set and one split say little about which is best: ``python -m benchmarks.lengths`` compares on more of both, with
+# other libraries. A single recording is predicted as all of them are, whatever its length:
 
 print(model.predict([recordings[-1]]), "is", exercise[-1])
