@@ -11,8 +11,7 @@ from scipy.cluster.hierarchy import linkage
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from tracelearn import HierarchicalTraceNormClassifier, Moments, TraceNormClassifier
-from tracelearn.estimators import hierarchy
+from tracelearn import HierarchicalTraceNormClassifier, TraceNormClassifier
 from tracelearn.moments import Accumulator
 
 SHAPE = (4, 3, 2)
@@ -84,16 +83,6 @@ def test_each_node_is_the_model_of_its_samples(fit_intercept, weighted):
         np.testing.assert_allclose(model.estimators_[k].patterns_, direct.patterns_, atol=1e-8)
         np.testing.assert_allclose(model.estimators_[k].objective_, direct.objective_, atol=1e-10)
         assert model.estimators_[k].dual_gap_ <= 1e-11
-
-
-def test_moments_of_classes_with_a_target_are_those_of_the_node():
-    X, y = samples()
-    left, right = X[y == "ash"], X[y == "elm"]
-    parts = [Moments.of(part, np.zeros(len(part))) for part in (left, right)]
-    merged = hierarchy._with_target(parts[0], -1.0) + hierarchy._with_target(parts[1], 1.0)
-    direct = Moments.of(np.concatenate([left, right]), np.repeat([-1.0, 1.0], [len(left), len(right)]))
-    for name in ("weight", "x_mean", "y_mean", "gram", "cross", "target_sq"):
-        np.testing.assert_allclose(getattr(merged, name), getattr(direct, name), atol=1e-10)
 
 
 def test_the_samples_are_read_once(monkeypatch):
