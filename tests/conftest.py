@@ -14,11 +14,16 @@ settings.register_profile("tracelearn", deadline=None, derandomize=True, max_exa
 settings.load_profile("tracelearn")
 
 
-# Cases that repeat a quick test with another library, another solver or a cluster: they take most of the time.
+# Cases that repeat a quick test with another library, another estimator or a cluster: they take most of the time.
 REPEATED = (
     "array_api_strict on device1",
     "[torch",
     "-torch",
+    "array_namespace=",
+    "[array_api_strict-classifier cv",
+    "[array_api_strict-regressor cv",
+    "[array_api_strict-classifier search",
+    "[array_api_strict-float32-convolutions",
     "test_execution.py::test_dask",
     "test_execution.py::test_the_scores",
     "test_execution.py::test_chunks",
