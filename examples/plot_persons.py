@@ -64,7 +64,7 @@ ax.plot(before[order], "o", color="0.5", label="as they are")
 ax.plot(after[order], "o", color="#0072B2", label="aligned")
 ax.axhline(0.5, color="k", linestyle=":", linewidth=1)
 ax.set(xlabel="person held out", ylabel="accuracy", ylim=(0.4, 1.0), xticks=range(12), xticklabels=order)
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
