@@ -1,5 +1,6 @@
 """Samples of unequal length and with gaps: what views make of them, and searches that learn from them."""
 
+import dask.array as da
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -113,6 +114,23 @@ def test_resampling_keeps_lines_and_what_is_there():
     gappy[..., -1] = X[..., -1]
     filled = ResampleTime().fit_transform(gappy)
     np.testing.assert_array_equal(filled[~np.isnan(gappy)], gappy[~np.isnan(gappy)])
+
+
+def test_a_length_that_is_asked_for_is_that_of_samples_in_blocks():
+    X = np.random.default_rng(0).normal(size=(30, 2, 21))
+    expected = ResampleTime(n_times=11).fit(X)
+    blocks = [(X[:20], None), (X[20:], None)]
+    for samples in (blocks, iter(blocks), da.from_array(X, chunks=(10, 2, 21))):
+        model = ResampleTime(n_times=11).fit(samples)
+        assert model.sample_shape_ == expected.sample_shape_ == (2, 11)
+        np.testing.assert_allclose(model.mean_, expected.mean_, rtol=1e-12, atol=1e-12)
+
+
+def test_the_common_length_is_the_median_over_what_samples_weigh():
+    samples = [np.ones((1, length)) for length in (10, 20, 30, 40)]
+    assert ResampleTime().fit(samples).n_times_ == 25
+    assert ResampleTime().fit(samples, sample_weight=[0, 0, 1, 2]).n_times_ == 40
+    assert ResampleTime().fit(samples, sample_weight=[1, 1, 0, 0]).n_times_ == 15
 
 
 def test_a_channel_without_values_becomes_its_mean_over_the_other_samples():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,7 +10,7 @@ from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, as_dtype, widest
 from tracelearn.errors import refuse
-from tracelearn.features.base import LinearTransformer, TensorTransformer
+from tracelearn.features.base import LinearTransformer, TensorTransformer, fit_copy
 from tracelearn.features.summaries import Summary
 from tracelearn.features.training import Size, Summarise, TrainingSamples
 
@@ -96,38 +95,18 @@ class Chain(TensorTransformer):
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
         """Fit every transformer to samples as those before show them."""
-        fitted: list[TensorTransformer] = []
-        for place, transformer in enumerate(self._unfitted()):
-            shown = samples if place == 0 else ShownSamples(samples, tuple(fitted))
-            if earlier is None:
-                fitted.append(transformer.fit_samples(shown))
-            else:
-                before = earlier.transformers_[place]
-                fitted.append(copy.copy(before).fit_samples(shown, before))
-        return {"n_samples_seen_": fitted[0].n_samples_seen_, "transformers_": fitted}
-
-    def _unfitted(self) -> list[TensorTransformer]:
-        """Check and copy the transformers."""
         are_ours = all(isinstance(transformer, TensorTransformer) for transformer in self.transformers)
         refuse(
             not self.transformers or not are_ours,
             f"Expected a list of transformers of tracelearn, at least one, got {self.transformers!r}: put others after the "
             "chain, in a Pipeline.",
         )
-        return [clone(transformer).set_output(transform="default") for transformer in self.transformers]
-
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Summarise samples for the last transformer."""
-        T = as_dtype(T, widest(T)["dtype"])
-        return self.transformers_[-1].summarise_tensors(_shown(T, self.transformers_[:-1]), weight)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return what the last transformer learns."""
-        return self.transformers_[-1].attributes_from(summary, self.transformers_[-1].sample_shape_)
-
-    def past_summary(self) -> Summary:
-        """Return what the last transformer has seen."""
-        return self.transformers_[-1].past_summary()
+        fitted: list[TensorTransformer] = []
+        for place, transformer in enumerate(self.transformers):
+            shown = samples if place == 0 else ShownSamples(samples, tuple(fitted))
+            before = None if earlier is None else earlier.transformers_[place]
+            fitted.append(fit_copy(transformer, shown, before))
+        return {"n_samples_seen_": fitted[0].n_samples_seen_, "transformers_": fitted}
 
     # --- applying ----------------------------------------------------------------------------------------------------
 

@@ -198,6 +198,7 @@ class Convolutions(TensorTransformer):
     keeps_entries = False
     takes_gaps = True
     has_small_products = True
+    takes_long = True
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "time_axis": [Integral, StrOptions({"auto"})],

@@ -100,13 +100,9 @@ class ResampleTime(TensorTransformer):
         """Find the mode that is time; see ``TensorTransformer``."""
         return None if self.time_axis is None else read_modes(self.time_axis, shape, "time_axis")[0]
 
-    def common_shape(self, T: Array) -> tuple[int, ...]:
-        """Find the shape of a transformed sample; see ``TensorTransformer``."""
-        shape = super().common_shape(T)
-        time = self.time_mode(shape)
-        if time is None or isinstance(self.n_times, str):
-            return shape
-        return (*shape[:time], int(self.n_times), *shape[time + 1 :])
+    def learned_shape(self, shape: tuple[int, ...], n_times: int | None = None) -> tuple[int, ...]:
+        """Return the shape of a transformed sample; see ``TensorTransformer``."""
+        return super().learned_shape(shape, n_times if isinstance(self.n_times, str) else int(self.n_times))
 
     @property
     def has_seen_several_lengths(self) -> bool:
@@ -123,7 +119,7 @@ class ResampleTime(TensorTransformer):
 
     def summarise_tensors(self, T: Array, weight: Array, shape: tuple[int, ...] | None = None) -> Summary:
         """Average the entries that are there, and count those that are not; ``shape`` is that of the transformed samples."""
-        shape = self.common_shape(T) if shape is None else shape
+        shape = self.learned_shape(tuple(T.shape[1:])) if shape is None else shape
         time = self.time_mode(shape)
         if tuple(T.shape[1:]) == shape and not has_gaps(T):
             complete = summarise(T, weight)
