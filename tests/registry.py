@@ -59,6 +59,7 @@ TRANSFORMERS = {
     "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scaling=False),
     "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
     "chain": Chain([Detrend(), SecondOrder(keep=1)]),
+    "chain from gaps": Chain([ResampleTime(), ModeWhitener()]),
     "chain of linear ones": LinearChain([SavitzkyGolay(window=3, degree=1), ModeWhitener()]),
 }
 FOR_POSITIVE_SAMPLES = {"logarithm": Logarithm()}

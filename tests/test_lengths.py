@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 
 from tracelearn import (
+    Chain,
     Convolutions,
     Lengths,
     ModeWhitener,
@@ -114,6 +115,17 @@ def test_resampling_keeps_lines_and_what_is_there():
     gappy[..., -1] = X[..., -1]
     filled = ResampleTime().fit_transform(gappy)
     np.testing.assert_array_equal(filled[~np.isnan(gappy)], gappy[~np.isnan(gappy)])
+
+
+def test_a_chain_takes_what_its_first_transformer_takes():
+    samples, _ = series()
+    chain = Chain([ResampleTime(n_times=30), ModeWhitener()])
+    Z = chain.fit_transform(samples)
+    np.testing.assert_allclose(Z, make_pipeline(ResampleTime(n_times=30), ModeWhitener()).fit_transform(samples))
+    np.testing.assert_allclose(chain.transform(samples[:1]), Z[:1], rtol=1e-9, atol=1e-12)
+    assert get_tags(chain).input_tags.allow_nan
+    with pytest.raises(ValueError, match="rows of several shapes"):
+        Chain([ModeWhitener(), SecondOrder()]).fit(samples)
 
 
 def test_a_length_that_is_asked_for_is_that_of_samples_in_blocks():

@@ -64,6 +64,9 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     var_: Any
     _parameter_constraints: dict[str, list[Any]] = {}  # noqa: RUF012 - scikit-learn's convention: any value is taken
     modes_: Any = None  # of samples with names
+    takes_any_length_: (
+        bool  # of transformers that take gaps: whether samples may be of another length than ``sample_shape_``
+    )
     # Whether an entry of a transformed sample is that of the sample: flat samples then stay flat.
     keeps_entries = True
     # If False, samples that can be read once only are learned block by block, as by partial_fit.

@@ -37,6 +37,8 @@ class Chain(TensorTransformer):
 
     Notes
     -----
+    Samples may have gaps and be of unequal length where the first transformer takes these.
+
     ``fit`` makes the passes of each transformer in turn. With ``partial_fit`` a transformer sees new samples as those before it
     show them after they have learned from these.
 
@@ -66,14 +68,9 @@ class Chain(TensorTransformer):
     def from_fitted(cls, transformers: Sequence[TensorTransformer]) -> Self:
         """Chain transformers that are fitted, each to samples as those before show them."""
         chain = cls([clone(transformer) for transformer in transformers])
-        first = transformers[0]
-        learned: dict[str, Any] = {
-            "sample_shape_": first.sample_shape_,
-            "n_features_in_": first.n_features_in_,
-            "n_samples_seen_": first.n_samples_seen_,
-            "transformers_": list(transformers),
-        }
-        chain.publish(learned)
+        first = vars(transformers[0])
+        names = ("sample_shape_", "n_features_in_", "n_samples_seen_", "takes_any_length_")
+        chain.publish({name: first[name] for name in names if name in first} | {"transformers_": list(transformers)})
         return chain
 
     @property
@@ -85,6 +82,19 @@ class Chain(TensorTransformer):
     def has_small_products(self) -> bool:  # type: ignore[override]
         """Whether some transformer multiplies many small matrices."""
         return any(transformer.has_small_products for transformer in self.transformers)
+
+    @property
+    def takes_gaps(self) -> bool:  # type: ignore[override]
+        """Whether the first transformer takes samples with gaps and of any length: what it makes of them is complete."""
+        return bool(self.transformers) and getattr(self.transformers[0], "takes_gaps", False)
+
+    def time_mode(self, shape: tuple[int, ...]) -> int | None:
+        """Find the mode that is time for the first transformer; see ``TensorTransformer``."""
+        return self.transformers[0].time_mode(shape)  # type: ignore[no-any-return]
+
+    def learned_shape(self, shape: tuple[int, ...], n_times: int | None = None) -> tuple[int, ...]:
+        """Return the shape of samples for the first transformer; see ``TensorTransformer``."""
+        return self.transformers[0].learned_shape(shape, n_times)  # type: ignore[no-any-return]
 
     @property
     def windows(self) -> int:
@@ -106,7 +116,8 @@ class Chain(TensorTransformer):
             shown = samples if place == 0 else ShownSamples(samples, tuple(fitted))
             before = None if earlier is None else earlier.transformers_[place]
             fitted.append(fit_copy(transformer, shown, before))
-        return {"n_samples_seen_": fitted[0].n_samples_seen_, "transformers_": fitted}
+        learned = {"n_samples_seen_": fitted[0].n_samples_seen_, "transformers_": fitted}
+        return learned | ({"takes_any_length_": fitted[0].takes_any_length_} if self.takes_gaps else {})
 
     # --- applying ----------------------------------------------------------------------------------------------------
 

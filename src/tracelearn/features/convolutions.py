@@ -71,10 +71,10 @@ _FEWEST_DILATIONS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Thresholds(Summary):
+class DrawnThresholds(Summary):
     """Thresholds and the numbers of the samples they are from, along the last axis of ``mean``; a sum keeps the lower number."""
 
-    def __add__(self, other: Summary) -> Thresholds:
+    def __add__(self, other: Summary) -> DrawnThresholds:
         levels, numbers = np.moveaxis(self.mean, -1, 0)
         other_levels, other_numbers = np.moveaxis(other.mean, -1, 0)
         # Signals of one number are alike: the lower threshold is taken, so that order does not matter.
@@ -356,11 +356,11 @@ class Convolutions(TensorTransformer):
             level = _quantiles(signals, WAVEFORMS[waveforms], layout.dilations[d], quantiles[d, waveforms])
             levels[d, waveforms] = level * np.where(level > 0, smallest[draws], largest[draws])
         mean = np.moveaxis(np.stack([levels, lowest[draw_of_threshold]], axis=-1), 3, 2)
-        return Thresholds(float(array_namespace(weight).sum(weight)), mean, [])
+        return DrawnThresholds(float(array_namespace(weight).sum(weight)), mean, [])
 
     def past_summary(self) -> Summary:
         """Return thresholds and the numbers that drew them."""
-        return Thresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
+        return DrawnThresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the thresholds, and the time axis and dilations that they belong to."""

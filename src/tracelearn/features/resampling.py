@@ -125,7 +125,7 @@ class ResampleTime(TensorTransformer):
             complete = summarise(T, weight)
             mean = np.stack([complete.mean, np.ones(shape)], axis=-1)
             length = 0 if time is None else shape[time]
-            return Gaps(complete.weight, mean, [], shortest=length, longest=length)
+            return CompletedSamples(complete.weight, mean, [], shortest=length, longest=length)
         values = to_numpy(T)
         missing = np.isnan(values)
         lengths = np.full(len(values), 0 if time is None else shape[time])
@@ -138,7 +138,7 @@ class ResampleTime(TensorTransformer):
             missing = np.isnan(values)
         rows = np.stack([np.where(missing, 0.0, values), ~missing], axis=-1)
         means = summarise(rows, to_numpy(weight))
-        return Gaps(
+        return CompletedSamples(
             means.weight,
             means.mean,
             [],
@@ -158,7 +158,7 @@ class ResampleTime(TensorTransformer):
             "takes_any_length_": time is not None,
             "mean_": sums / np.where(seen > 0, seen, 1.0),
             "seen_": seen,
-            "shortest_": summary.shortest,  # type: ignore[attr-defined] # they are Gaps
+            "shortest_": summary.shortest,  # type: ignore[attr-defined] # it is of CompletedSamples
             "longest_": summary.longest,  # type: ignore[attr-defined]
             "n_unequal_": summary.n_unequal,  # type: ignore[attr-defined]
             "n_filled_": summary.n_filled,  # type: ignore[attr-defined]
@@ -167,7 +167,7 @@ class ResampleTime(TensorTransformer):
     def past_summary(self) -> Summary:
         """Return means and counts of all samples so far."""
         mean = np.stack([self.mean_ * self.seen_, self.seen_], axis=-1)
-        return Gaps(
+        return CompletedSamples(
             float(self.n_samples_seen_),
             mean,
             [],
@@ -192,7 +192,7 @@ class ResampleTime(TensorTransformer):
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps(Summary):
+class CompletedSamples(Summary):
     """Means of entries that are there and the shares of samples that have them, stacked, and how many were to be changed."""
 
     shortest: int = 0
@@ -200,7 +200,7 @@ class Gaps(Summary):
     n_unequal: int = 0
     n_filled: int = 0
 
-    def __add__(self, other: Summary) -> Gaps:
+    def __add__(self, other: Summary) -> CompletedSamples:
         total = super().__add__(other)
         return replace(
             self,
