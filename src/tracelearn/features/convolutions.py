@@ -251,7 +251,7 @@ class Convolutions(TensorTransformer):
         return f"there are more than {most_samples} samples" if n_samples > most_samples else ""
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """See ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return read_time_axis(self.time_axis, shape)
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
@@ -270,6 +270,8 @@ class Convolutions(TensorTransformer):
             n_thresholds = int(self.thresholds)
         longest = max(1, (times - 1) // (LENGTH - 1))  # a waveform is at most as long as the signal
         dilations = sorted({round(float(step)) for step in np.geomspace(1, longest, n_dilations)})
+        # Waveform after waveform looks at the channel itself, then also at the next one, the one after, and so on in turns: in
+        # every other turn the second channel is subtracted, else added.
         turns, later = np.divmod(np.arange(len(WAVEFORMS)), min(n_channels, _MOST_APART) if self.pairs else 1)
         pairs = np.stack([later, np.sign(later) * (1 - 2 * (turns % 2))], axis=1)
         return Layout(time_axis, n_channels, dilations, n_thresholds, pairs)
@@ -321,7 +323,7 @@ class Convolutions(TensorTransformer):
             values, weights = to_numpy(T), to_numpy(weight)
             summaries = [
                 self.summarise_tensors(part, weights[index], layout)
-                for index, part in self.complete_parts(values, layout)
+                for index, part in self.complete_samples(values, layout)
             ]
             return functools.reduce(operator.add, summaries)
         xp = array_namespace(T)
@@ -376,7 +378,7 @@ class Convolutions(TensorTransformer):
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
-    def complete_parts(self, T: Array, layout: Layout) -> Iterator[tuple[Array, Array]]:
+    def complete_samples(self, T: Array, layout: Layout) -> Iterator[tuple[Array, Array]]:
         """Yield the samples of each length, with their index, gaps interpolated; signals without values are zero.
 
         Where the mean of all channels is looked at, it is that of those with values.
@@ -396,7 +398,7 @@ class Convolutions(TensorTransformer):
         """Find the shares of samples of unequal length and with gaps, each as if it were alone."""
         layout = self.layout(self.sample_shape_)
         result = np.empty((len(T), *layout.shape))
-        for index, part in self.complete_parts(T, layout):
+        for index, part in self.complete_samples(T, layout):
             result[index] = self.transform_tensors(part)
         if self.average:
             return result
@@ -439,7 +441,9 @@ class Convolutions(TensorTransformer):
             chosen = pair_of_waveform == pair
             thresholds = self.thresholds_[:, chosen] / scale
             shares.append(_shares_above(paired, WAVEFORMS[chosen], layout.dilations, thresholds))
-        order = np.argsort(np.argsort(pair_of_waveform, kind="stable"))
+        order = np.argsort(
+            np.argsort(pair_of_waveform, kind="stable")
+        )  # from pair after pair back to that of WAVEFORMS
         in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(order, device=device(T)), axis=1)
         return xp.reshape(xp.permute_dims(in_order, (3, 2, 0, 1, 4)), (T.shape[0], *layout.shape))
 

@@ -62,7 +62,7 @@ class Lengths(TensorTransformer):
         return (1,)
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """See ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return read_modes(self.time_axis, shape, "time_axis")[0]
 
     def quantities(self, T: Array) -> Array:

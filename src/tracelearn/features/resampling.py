@@ -14,13 +14,11 @@ from tracelearn.arrays.array_api import Array, move_to, to_numpy
 from tracelearn.features.axes import read_modes
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.gaps import has_gaps, lengths_of, resampled
-from tracelearn.features.summaries import Summary, mean_only, summarise
+from tracelearn.features.summaries import Summary, summarise
 from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["ResampleTime"]
-
-_EPS = float(np.finfo(np.float64).eps)
 
 
 class ResampleTime(TensorTransformer):
@@ -97,7 +95,7 @@ class ResampleTime(TensorTransformer):
     # --- shapes ------------------------------------------------------------------------------------------------------
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """Find the mode that is time; see ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return None if self.time_axis is None else read_modes(self.time_axis, shape, "time_axis")[0]
 
     def learned_shape(self, shape: tuple[int, ...], n_times: int | None = None) -> tuple[int, ...]:
@@ -171,12 +169,10 @@ class ResampleTime(TensorTransformer):
             float(self.n_samples_seen_),
             mean,
             [],
-            mean_only,
-            _EPS,
-            self.shortest_,
-            self.longest_,
-            self.n_unequal_,
-            self.n_filled_,
+            shortest=self.shortest_,
+            longest=self.longest_,
+            n_unequal=self.n_unequal_,
+            n_filled=self.n_filled_,
         )
 
     # --- applying ----------------------------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ class ScatterCorrection(OneToOneFeatureMixin, TensorTransformer):
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
         """See ``TensorTransformer``: some points to find a size by."""
-        few = shape[read_long_mode(self.mode, shape)] < 3
-        return "samples have too few points to find their size" if few else ""
+        n_points = shape[read_long_mode(self.mode, shape)]
+        return "samples have too few points to find their size" if n_points < 3 else ""
 
     def transform_tensors(self, T: Array) -> Array:
         """Subtract the offset of every fibre, and divide by its size."""

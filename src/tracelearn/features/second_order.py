@@ -245,7 +245,7 @@ class SecondOrder(TensorTransformer):
         return kept, tuple(mode for mode in range(len(shape)) if mode not in (*kept, time)), time
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """See ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return read_time_axis(self.time_axis, shape)
 
     @property
