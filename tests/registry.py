@@ -1,7 +1,7 @@
 """What the registries of the package cannot say: targets that suit a loss or nothing, and sums of atoms worth a contract.
 
 The contracts run over ``LOSSES``, ``ATOMS``, ``PENALTIES`` and ``SOLVERS`` themselves: a new loss, atom, penalty or solver is
-under contract without a line here, unless it asks for targets of a new kind.
+under contract without a line here, unless it asks for targets of a new kind. A new transformer has a line in ``TRANSFORMERS``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,59 @@ import math
 
 import numpy as np
 
+from tracelearn import (
+    Chain,
+    Convolutions,
+    Detrend,
+    Lengths,
+    Logarithm,
+    ModePCA,
+    ModeWhitener,
+    ResampleTime,
+    SavitzkyGolay,
+    ScatterCorrection,
+    SecondOrder,
+    Similarities,
+    TensorStandardScaler,
+    Thresholds,
+    Views,
+)
+from tracelearn.features import LinearChain
 from tracelearn.losses import LOSSES
 from tracelearn.penalties import ATOMS, L1, PENALTIES, Blocks, GroupL2, Latent, Nuclear, Overlap, as_penalty
 
 MODE_WEIGHTS = (0.5, 1.5, 1.0, 0.25)
+
+# Transformers for samples of three modes with entries of any sign.
+TRANSFORMERS = {
+    "scaler": TensorStandardScaler(),
+    "scaler by mode": TensorStandardScaler(per=(0, 2)),
+    "whitener": ModeWhitener(),
+    "whitener of some modes": ModeWhitener(-0.25, modes=(0, -1), shrinkage=0.2, center=True),
+    "compression": ModePCA((2, 3, 4)),
+    "resampled": ResampleTime(),
+    "lengths": Lengths(),
+    "smoothing": SavitzkyGolay(window=3, degree=1),
+    "derivative": SavitzkyGolay(1, window=3, mode=0, scaling=True),
+    "detrending": Detrend(mode=-1),
+    "scatter correction": ScatterCorrection(),
+    "multiplicative scatter correction": ScatterCorrection("msc"),
+    "thresholds": Thresholds(3, n_intervals=2),
+    "second order": SecondOrder(keep=1),
+    "second order with lags": SecondOrder(1, keep=2, lags=1, mean=False, shrinkage=0.1),
+    "second order of differences": SecondOrder(0, difference=True, reference=None),
+    "convolutions": Convolutions(0, thresholds=2),
+    "convolutions without pairs": Convolutions(-1, thresholds=1, pairs=False),
+    "convolutions of the mean": Convolutions(-1, thresholds=1, average=True),
+    "similarities": Similarities(n_landmarks=20),
+    "similarities of second order": Similarities(SecondOrder(keep=1), kernel="gaussian", scaling=False, n_landmarks=20),
+    "views": Views([("raw", None), ("white", ModeWhitener()), ("power", SecondOrder(keep=1))], scaling=False),
+    "views with weights": Views([("raw", None), ("scaled", TensorStandardScaler("global"))], view_weights=(2, 0.5)),
+    "chain": Chain([Detrend(), SecondOrder(keep=1)]),
+    "chain from gaps": Chain([ResampleTime(), ModeWhitener()]),
+    "chain of linear ones": LinearChain([SavitzkyGolay(window=3, degree=1), ModeWhitener()]),
+}
+FOR_POSITIVE_SAMPLES = {"logarithm": Logarithm()}
 
 
 def targets(name, rng, scores):

@@ -1,5 +1,6 @@
 """Samples of unequal length and with gaps: what views make of them, and searches that learn from them."""
 
+import dask.array as da
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -8,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import get_tags
 
 from tracelearn import (
+    Chain,
     Convolutions,
     Lengths,
     ModeWhitener,
@@ -113,6 +115,34 @@ def test_resampling_keeps_lines_and_what_is_there():
     gappy[..., -1] = X[..., -1]
     filled = ResampleTime().fit_transform(gappy)
     np.testing.assert_array_equal(filled[~np.isnan(gappy)], gappy[~np.isnan(gappy)])
+
+
+def test_a_chain_takes_what_its_first_transformer_takes():
+    samples, _ = series()
+    chain = Chain([ResampleTime(n_times=30), ModeWhitener()])
+    Z = chain.fit_transform(samples)
+    np.testing.assert_allclose(Z, make_pipeline(ResampleTime(n_times=30), ModeWhitener()).fit_transform(samples))
+    np.testing.assert_allclose(chain.transform(samples[:1]), Z[:1], rtol=1e-9, atol=1e-12)
+    assert get_tags(chain).input_tags.allow_nan
+    with pytest.raises(ValueError, match="rows of several shapes"):
+        Chain([ModeWhitener(), SecondOrder()]).fit(samples)
+
+
+def test_a_length_that_is_asked_for_is_that_of_samples_in_blocks():
+    X = np.random.default_rng(0).normal(size=(30, 2, 21))
+    expected = ResampleTime(n_times=11).fit(X)
+    blocks = [(X[:20], None), (X[20:], None)]
+    for samples in (blocks, iter(blocks), da.from_array(X, chunks=(10, 2, 21))):
+        model = ResampleTime(n_times=11).fit(samples)
+        assert model.sample_shape_ == expected.sample_shape_ == (2, 11)
+        np.testing.assert_allclose(model.mean_, expected.mean_, rtol=1e-12, atol=1e-12)
+
+
+def test_the_common_length_is_the_median_over_what_samples_weigh():
+    samples = [np.ones((1, length)) for length in (10, 20, 30, 40)]
+    assert ResampleTime().fit(samples).n_times_ == 25
+    assert ResampleTime().fit(samples, sample_weight=[0, 0, 1, 2]).n_times_ == 40
+    assert ResampleTime().fit(samples, sample_weight=[1, 1, 0, 0]).n_times_ == 15
 
 
 def test_a_channel_without_values_becomes_its_mean_over_the_other_samples():

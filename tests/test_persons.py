@@ -23,6 +23,7 @@ from tracelearn import (
     Logarithm,
     ModeWhitener,
     PerGroup,
+    ResampleTime,
     SecondOrder,
     TensorClassifier,
     TensorRegressor,
@@ -111,6 +112,21 @@ def test_other_libraries_dask_blocks_and_frames_are_aligned_as_arrays_are(person
     frame = pd.DataFrame(X[:, :, 0])
     expected = PerGroup(StandardScaler()).fit_transform(X[:, :, 0], groups=person)
     assert_allclose(PerGroup(StandardScaler()).fit_transform(frame, groups=person), expected)
+
+
+@pytest.mark.parametrize("inner", [SecondOrder(), ResampleTime(n_times=20)])
+def test_samples_of_unequal_length_are_aligned_where_the_transformer_takes_them(inner):
+    rng = np.random.default_rng(0)
+    samples = [rng.standard_normal((3, length)) for length in rng.integers(25, 40, 24)]
+    samples[5][1, 3:6] = np.nan
+    groups = np.arange(24) % 3
+    transformer = PerGroup(inner).fit(samples[::-1], groups=groups)
+    Z = transformer.transform(samples, groups=groups)
+    for group in range(3):
+        alone = [sample for sample, number in zip(samples, groups, strict=True) if number == group]
+        assert_allclose(Z[groups == group], clone(inner).fit_transform(alone), atol=1e-9)
+    with pytest.raises(ValueError, match="as in fit"):
+        transformer.transform([sample[:2] for sample in samples], groups=groups)
 
 
 def test_what_cannot_be_aligned_is_refused_in_one_sentence(persons):

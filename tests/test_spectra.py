@@ -12,6 +12,8 @@ from tracelearn import Chain, Detrend, SavitzkyGolay, ScatterCorrection, TensorR
 from tracelearn.features import find_smooth_mode
 from tracelearn.features.axes import neighbour_correlation
 from tracelearn.losses import SquaredError
+from tracelearn.plotting.views import parts_of_model
+from tracelearn.report import model_page
 from tracelearn.search.choice import _may_be_luck
 from tracelearn.search.folds import Folds
 from tracelearn.search.paths import RIDGES, SMALLER_RIDGES, ridge_path, still_rises
@@ -228,3 +230,15 @@ def test_a_fold_of_nearly_equal_targets_does_not_make_a_good_model_luck():
     # Each sample leaves a tenth of the variance unexplained, whatever the variance of its fold is.
     assert not is_luck(np.full(20, 0.9))
     assert is_luck(np.tile([1.0, -1.0, 1.0, -1.0, 0.1], 4))
+
+
+@pytest.mark.parametrize("n_thresholds", [2, 3])
+def test_weights_of_views_of_another_shape_are_shown_in_the_modes_of_the_view(rng, n_thresholds):
+    """Two thresholds make as many entries as a sample has, three make more."""
+    X = rng.standard_normal((60, 4, 6))
+    view = Thresholds(n_thresholds, n_intervals=3, mode=1)
+    model = TensorRegressor(view, cv=3).fit(X, (X[:, 0, :2].mean(axis=1) > 0) + 0.1 * rng.standard_normal(60))
+    (part,) = parts_of_model(model)
+    assert part.coef.shape == part.patterns.shape == (1, n_thresholds, 4, 3)
+    assert len(part.modes) == 3
+    assert "thresholds" in model_page(model)

@@ -1,11 +1,12 @@
 """What transformers of tensors share: learning from samples wherever they are, and transforming them in blocks.
 
-A new transformer is a class of four methods, see ``TensorTransformer``. What is learned is small and is held as arrays of NumPy
-in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
+A new transformer is a class with one method, or a few, see ``TensorTransformer``. What is learned is small and is held as arrays
+of NumPy in double precision; ``transform`` returns arrays of the library, device and precision of its samples.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from abc import abstractmethod
@@ -14,15 +15,14 @@ from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
 from tracelearn.arrays.linalg import few_threads, one_thread
-from tracelearn.features.gaps import has_gaps, lengths_of
 from tracelearn.features.matrices import multiply_modes
-from tracelearn.features.summaries import Summary, mode_scatters, summarise
+from tracelearn.features.summaries import Summary, mode_scatters, squares, summarise
 from tracelearn.features.training import TensorReader, TensorSamples, TrainingSamples, blocks_of, training_samples
 from tracelearn.samples import as_source
 from tracelearn.samples.checks import check_finite, float_dtype, learning
@@ -32,7 +32,7 @@ from tracelearn.samples.modes import like_input
 from tracelearn.samples.samples import as_raw, is_dask, is_named, unnamed_samples
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
 
-__all__ = ["TAKES_LONG", "LinearTransformer", "ModeTransformer", "TensorTransformer"]
+__all__ = ["TAKES_LONG", "LinearTransformer", "ModeTransformer", "TensorTransformer", "fit_copy"]
 
 TAKES_LONG = "it would take long"  # why a search does not try a transformer that suits the samples otherwise
 
@@ -40,7 +40,11 @@ TAKES_LONG = "it would take long"  # why a search does not try a transformer tha
 class TensorTransformer(TransformerMixin, BaseEstimator):
     """Learns from samples that are tensors, in memory, in blocks or on a cluster, and turns each into another tensor.
 
-    A transformer is a class with these methods. None of them writes attributes: what they return is published here.
+    A transformer is a class with one method, ``transform_tensors(T)``, which returns the transformed block. No method of a
+    transformer writes attributes: what is learned is returned, and published here.
+
+    What it learns, by default, are ``mean_`` and ``var_``: mean and variance over the training samples of ``quantities(T)``, by
+    default the entries of a sample. One that learns something else that adds up over samples overrides three methods:
 
     ``summarise_tensors(T, weight)``
         The summary of a block; summaries of blocks add up.
@@ -48,41 +52,57 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         The fitted attributes that follow from the summary of all samples.
     ``past_summary()``
         The summary of the samples so far, rebuilt from the fitted attributes: ``partial_fit`` adds to it.
-    ``transform_tensors(T)``
-        The transformed block.
 
-    These are overridden where they differ: ``output_shape_`` (by default that of a sample), ``numbers_per_sample`` (memory),
-    ``why_not`` (the samples for which a search should not try it), and ``learn`` where one pass is not enough.
+    One that needs several passes, or other transformers inside, overrides ``learn`` instead. The rest is overridden where it
+    differs: ``output_shape_`` (by default that of a sample), ``numbers_per_sample`` (memory), ``why_not`` (the samples for which
+    a search should not try it), and the flags below.
     """
 
     sample_shape_: tuple[int, ...]
     n_samples_seen_: float
+    mean_: Any
+    var_: Any
     _parameter_constraints: dict[str, list[Any]] = {}  # noqa: RUF012 - scikit-learn's convention: any value is taken
     modes_: Any = None  # of samples with names
-    keeps_entries = True  # whether an entry of a transformed sample is that of the sample: flat samples then stay flat
-    learns_in_one_pass = (
-        True  # if False, samples that can be read once only are learned block by block, as by partial_fit
+    takes_any_length_: (
+        bool  # of transformers that take gaps: whether samples may be of another length than ``sample_shape_``
     )
-    takes_gaps = False  # whether samples may have NaN, and end before others do; see ``time_mode``
-    has_small_products = False  # products of many small matrices, which several threads of BLAS make slower
+    # Whether an entry of a transformed sample is that of the sample: flat samples then stay flat.
+    keeps_entries = True
+    # If False, samples that can be read once only are learned block by block, as by partial_fit.
+    learns_in_one_pass = True
+    # Whether samples may have NaN, and end before others do; see ``time_mode``.
+    takes_gaps = False
+    # Whether many small matrices are multiplied, which several threads of BLAS make slower.
+    has_small_products = False
+    # Whether a linear model of transformed samples follows nearly any function of the samples. A search adds such a view to
+    # others only where it explains clearly more.
+    is_flexible = False
+    # Whether transforming takes about as long as by all other views of a search together: fewer questions are then asked of it.
+    takes_long = False
 
     # --- what each transformer says for itself -----------------------------------------------------------------------
 
     @abstractmethod
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Summarise a block of tensors (n, I1, ..., IN) with weights (n,), by the parameters alone."""
-
-    @abstractmethod
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the fitted attributes that follow from the summary of all samples, of this shape."""
-
-    @abstractmethod
-    def past_summary(self) -> Summary:
-        """Return the summary of all samples so far, from the fitted attributes."""
-
-    @abstractmethod
     def transform_tensors(self, T: Array) -> Array:
         """Transform a block of tensors (n, I1, ..., IN) in double precision, which is not checked."""
+
+    def quantities(self, T: Array) -> Array:
+        """Compute from tensors (n, I1, ..., IN), in double precision, what has the mean ``mean_`` and the variance ``var_``."""
+        return T
+
+    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
+        """Summarise a block of tensors (n, I1, ..., IN) with weights (n,), by the parameters alone."""
+        return summarise(self.quantities(as_dtype(T, widest(T)["dtype"])), weight, squares)
+
+    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Return the fitted attributes that follow from the summary of all samples, of this shape."""
+        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
+
+    def past_summary(self) -> Summary:
+        """Return the summary of all samples so far, from the fitted attributes."""
+        weight = float(self.n_samples_seen_)
+        return Summary(weight, self.mean_, [weight * self.var_], squares)
 
     @property
     def output_shape_(self) -> tuple[int, ...]:
@@ -97,14 +117,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         """Find the mode along which samples of a shape may be of any length, for transformers that take gaps."""
         return None
 
-    def common_shape(self, T: Array) -> tuple[int, ...]:
-        """Find the shape of a sample among tensors (n, I1, ..., IN): where some end early, it has the median of their lengths."""
-        shape = tuple(T.shape[1:])
+    def learned_shape(self, shape: tuple[int, ...], n_times: int | None = None) -> tuple[int, ...]:
+        """Return ``sample_shape_`` for samples of a shape; ``n_times`` is their median length where they have several."""
         time = self.time_mode(shape)
-        if time is None or not has_gaps(T):
-            return shape
-        n_times = max(1, round(float(np.median(lengths_of(T, time)))))
-        return (*shape[:time], n_times, *shape[time + 1 :])
+        return shape if time is None or n_times is None else (*shape[:time], n_times, *shape[time + 1 :])
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
         """Say why a search should not try this transformer on such samples; "" where it should.
@@ -142,8 +158,8 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
 
     def fit_tensors(self, T: Array, weight: Array) -> Array:
         """Learn from tensors (n, I1, ..., IN) that are checked and in memory, with weights (n,), and transform them."""
-        self.fit_samples(TensorSamples(T, weight, shape_of_sample=self.common_shape(T)))
-        return self._in_blocks(self.transform_tensors, T, flat=False)
+        self.fit_samples(TensorSamples.of(T, weight, self))
+        return self.transform_checked(T)
 
     def fit_samples(self, samples: TrainingSamples, earlier: TensorTransformer | None = None) -> Self:
         """Learn from samples, in addition to those of an ``earlier`` fitted transformer of this kind, if any."""
@@ -165,7 +181,6 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def _fit(self, X: Any, sample_weight: Any, earlier: Any) -> Self:
         """Learn from samples wherever they are, after those of ``earlier``, which may be this transformer."""
         series = padded(X) if self.takes_gaps else Padded(X)
-        any_length = series.time is not None or getattr(earlier, "takes_any_length_", False)
         X, modes = unnamed_samples(series.values, None if earlier is None else earlier.modes_)
         if modes is None and earlier is not None:
             modes = earlier.modes_
@@ -174,15 +189,19 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             blocks: Iterable[tuple[Any, Any]] = [(X, sample_weight)]
         else:
             blocks = ((block, weight) for block, _, weight in source.batches())
+        learned: dict[str, Any] = {}
         for block, weight in blocks:
-            samples = training_samples(self, block, weight, is_fitted=earlier is not None, any_length=any_length)
+            if learned:
+                earlier = copy.copy(self)
+                earlier.publish(learned)
+            any_length = series.time is not None or getattr(earlier, "takes_any_length_", False)
+            samples = training_samples(self, block, weight, earlier, any_length=any_length)
             learned = self._learned(samples, earlier)
             if samples.feature_names is not None:
                 learned["feature_names_in_"] = samples.feature_names
             if modes is not None:
                 learned["modes_"] = modes
-            self.publish(learned)
-            earlier = self
+        self.publish(learned)
         return self
 
     def _learned(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
@@ -240,7 +259,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
             )
         flat = output != "default" or (self.keeps_entries and len(X.shape) == 2)
         any_length = any_length or getattr(self, "takes_any_length_", False)
-        T = TensorReader(self, is_fitted=True, any_length=any_length).tensors(X, takes_gaps=self.takes_gaps)
+        T = TensorReader(self, fitted=self, any_length=any_length).tensors(X, takes_gaps=self.takes_gaps)
         return self._in_blocks(self.transform_tensors, T, flat=flat)
 
     def _in_blocks(self, function: Callable[[Array], Array], T: Array, *, flat: bool) -> Array:
@@ -284,6 +303,12 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         tags.input_tags.allow_nan = self.takes_gaps
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def fit_copy(transformer: TensorTransformer, samples: TrainingSamples, earlier: Any = None) -> TensorTransformer:
+    """Fit a copy of a transformer inside of another to samples, in addition to those of an ``earlier`` fitted copy, if any."""
+    fresh = clone(transformer).set_output(transform="default") if earlier is None else copy.copy(earlier)
+    return fresh.fit_samples(samples, earlier)  # type: ignore[no-any-return] # clone returns anything
 
 
 class LinearTransformer(TensorTransformer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,7 +10,7 @@ from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, as_dtype, widest
 from tracelearn.errors import refuse
-from tracelearn.features.base import LinearTransformer, TensorTransformer
+from tracelearn.features.base import LinearTransformer, TensorTransformer, fit_copy
 from tracelearn.features.summaries import Summary
 from tracelearn.features.training import Size, Summarise, TrainingSamples
 
@@ -38,6 +37,8 @@ class Chain(TensorTransformer):
 
     Notes
     -----
+    Samples may have gaps and be of unequal length where the first transformer takes these.
+
     ``fit`` makes the passes of each transformer in turn. With ``partial_fit`` a transformer sees new samples as those before it
     show them after they have learned from these.
 
@@ -67,14 +68,9 @@ class Chain(TensorTransformer):
     def from_fitted(cls, transformers: Sequence[TensorTransformer]) -> Self:
         """Chain transformers that are fitted, each to samples as those before show them."""
         chain = cls([clone(transformer) for transformer in transformers])
-        first = transformers[0]
-        learned: dict[str, Any] = {
-            "sample_shape_": first.sample_shape_,
-            "n_features_in_": first.n_features_in_,
-            "n_samples_seen_": first.n_samples_seen_,
-            "transformers_": list(transformers),
-        }
-        chain.publish(learned)
+        first = vars(transformers[0])
+        names = ("sample_shape_", "n_features_in_", "n_samples_seen_", "takes_any_length_")
+        chain.publish({name: first[name] for name in names if name in first} | {"transformers_": list(transformers)})
         return chain
 
     @property
@@ -88,6 +84,19 @@ class Chain(TensorTransformer):
         return any(transformer.has_small_products for transformer in self.transformers)
 
     @property
+    def takes_gaps(self) -> bool:  # type: ignore[override]
+        """Whether the first transformer takes samples with gaps and of any length: what it makes of them is complete."""
+        return bool(self.transformers) and getattr(self.transformers[0], "takes_gaps", False)
+
+    def time_mode(self, shape: tuple[int, ...]) -> int | None:
+        """Find the mode that is time for the first transformer; see ``TensorTransformer``."""
+        return self.transformers[0].time_mode(shape)  # type: ignore[no-any-return]
+
+    def learned_shape(self, shape: tuple[int, ...], n_times: int | None = None) -> tuple[int, ...]:
+        """Return the shape of samples for the first transformer; see ``TensorTransformer``."""
+        return self.transformers[0].learned_shape(shape, n_times)  # type: ignore[no-any-return]
+
+    @property
     def windows(self) -> int:
         """The number of windows that the last transformer cuts time into, each of which has a norm of its own in a search."""
         return getattr(self.transformers[-1], "windows", 1)
@@ -96,38 +105,19 @@ class Chain(TensorTransformer):
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
         """Fit every transformer to samples as those before show them."""
-        fitted: list[TensorTransformer] = []
-        for place, transformer in enumerate(self._unfitted()):
-            shown = samples if place == 0 else ShownSamples(samples, tuple(fitted))
-            if earlier is None:
-                fitted.append(transformer.fit_samples(shown))
-            else:
-                before = earlier.transformers_[place]
-                fitted.append(copy.copy(before).fit_samples(shown, before))
-        return {"n_samples_seen_": fitted[0].n_samples_seen_, "transformers_": fitted}
-
-    def _unfitted(self) -> list[TensorTransformer]:
-        """Check and copy the transformers."""
         are_ours = all(isinstance(transformer, TensorTransformer) for transformer in self.transformers)
         refuse(
             not self.transformers or not are_ours,
             f"Expected a list of transformers of tracelearn, at least one, got {self.transformers!r}: put others after the "
             "chain, in a Pipeline.",
         )
-        return [clone(transformer).set_output(transform="default") for transformer in self.transformers]
-
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Summarise samples for the last transformer."""
-        T = as_dtype(T, widest(T)["dtype"])
-        return self.transformers_[-1].summarise_tensors(_shown(T, self.transformers_[:-1]), weight)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return what the last transformer learns."""
-        return self.transformers_[-1].attributes_from(summary, self.transformers_[-1].sample_shape_)
-
-    def past_summary(self) -> Summary:
-        """Return what the last transformer has seen."""
-        return self.transformers_[-1].past_summary()
+        fitted: list[TensorTransformer] = []
+        for place, transformer in enumerate(self.transformers):
+            shown = samples if place == 0 else ShownSamples(samples, tuple(fitted))
+            before = None if earlier is None else earlier.transformers_[place]
+            fitted.append(fit_copy(transformer, shown, before))
+        learned = {"n_samples_seen_": fitted[0].n_samples_seen_, "transformers_": fitted}
+        return learned | ({"takes_any_length_": fitted[0].takes_any_length_} if self.takes_gaps else {})
 
     # --- applying ----------------------------------------------------------------------------------------------------
 

@@ -71,10 +71,10 @@ _FEWEST_DILATIONS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Thresholds(Summary):
+class DrawnThresholds(Summary):
     """Thresholds and the numbers of the samples they are from, along the last axis of ``mean``; a sum keeps the lower number."""
 
-    def __add__(self, other: Summary) -> Thresholds:
+    def __add__(self, other: Summary) -> DrawnThresholds:
         levels, numbers = np.moveaxis(self.mean, -1, 0)
         other_levels, other_numbers = np.moveaxis(other.mean, -1, 0)
         # Signals of one number are alike: the lower threshold is taken, so that order does not matter.
@@ -198,6 +198,7 @@ class Convolutions(TensorTransformer):
     keeps_entries = False
     takes_gaps = True
     has_small_products = True
+    takes_long = True
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "time_axis": [Integral, StrOptions({"auto"})],
@@ -250,7 +251,7 @@ class Convolutions(TensorTransformer):
         return f"there are more than {most_samples} samples" if n_samples > most_samples else ""
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """See ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return read_time_axis(self.time_axis, shape)
 
     def layout(self, shape: tuple[int, ...]) -> Layout:
@@ -269,6 +270,8 @@ class Convolutions(TensorTransformer):
             n_thresholds = int(self.thresholds)
         longest = max(1, (times - 1) // (LENGTH - 1))  # a waveform is at most as long as the signal
         dilations = sorted({round(float(step)) for step in np.geomspace(1, longest, n_dilations)})
+        # Waveform after waveform looks at the channel itself, then also at the next one, the one after, and so on in turns: in
+        # every other turn the second channel is subtracted, else added.
         turns, later = np.divmod(np.arange(len(WAVEFORMS)), min(n_channels, _MOST_APART) if self.pairs else 1)
         pairs = np.stack([later, np.sign(later) * (1 - 2 * (turns % 2))], axis=1)
         return Layout(time_axis, n_channels, dilations, n_thresholds, pairs)
@@ -320,7 +323,7 @@ class Convolutions(TensorTransformer):
             values, weights = to_numpy(T), to_numpy(weight)
             summaries = [
                 self.summarise_tensors(part, weights[index], layout)
-                for index, part in self.complete_parts(values, layout)
+                for index, part in self.complete_samples(values, layout)
             ]
             return functools.reduce(operator.add, summaries)
         xp = array_namespace(T)
@@ -355,11 +358,11 @@ class Convolutions(TensorTransformer):
             level = _quantiles(signals, WAVEFORMS[waveforms], layout.dilations[d], quantiles[d, waveforms])
             levels[d, waveforms] = level * np.where(level > 0, smallest[draws], largest[draws])
         mean = np.moveaxis(np.stack([levels, lowest[draw_of_threshold]], axis=-1), 3, 2)
-        return Thresholds(float(array_namespace(weight).sum(weight)), mean, [])
+        return DrawnThresholds(float(array_namespace(weight).sum(weight)), mean, [])
 
     def past_summary(self) -> Summary:
         """Return thresholds and the numbers that drew them."""
-        return Thresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
+        return DrawnThresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the thresholds, and the time axis and dilations that they belong to."""
@@ -375,7 +378,7 @@ class Convolutions(TensorTransformer):
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
-    def complete_parts(self, T: Array, layout: Layout) -> Iterator[tuple[Array, Array]]:
+    def complete_samples(self, T: Array, layout: Layout) -> Iterator[tuple[Array, Array]]:
         """Yield the samples of each length, with their index, gaps interpolated; signals without values are zero.
 
         Where the mean of all channels is looked at, it is that of those with values.
@@ -395,7 +398,7 @@ class Convolutions(TensorTransformer):
         """Find the shares of samples of unequal length and with gaps, each as if it were alone."""
         layout = self.layout(self.sample_shape_)
         result = np.empty((len(T), *layout.shape))
-        for index, part in self.complete_parts(T, layout):
+        for index, part in self.complete_samples(T, layout):
             result[index] = self.transform_tensors(part)
         if self.average:
             return result
@@ -438,7 +441,9 @@ class Convolutions(TensorTransformer):
             chosen = pair_of_waveform == pair
             thresholds = self.thresholds_[:, chosen] / scale
             shares.append(_shares_above(paired, WAVEFORMS[chosen], layout.dilations, thresholds))
-        order = np.argsort(np.argsort(pair_of_waveform, kind="stable"))
+        order = np.argsort(
+            np.argsort(pair_of_waveform, kind="stable")
+        )  # from pair after pair back to that of WAVEFORMS
         in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(order, device=device(T)), axis=1)
         return xp.reshape(xp.permute_dims(in_order, (3, 2, 0, 1, 4)), (T.shape[0], *layout.shape))
 

@@ -11,7 +11,6 @@ from tracelearn.arrays.array_api import Array, array_namespace
 
 __all__ = [
     "completed_covariances",
-    "filled_with_means",
     "positive_part",
     "shrunk_covariances",
 ]
@@ -64,13 +63,6 @@ def completed_covariances(S: Array, M: Array) -> Array:
         completed[:, missing[:, None], missing] += (predicted - across) @ np.swapaxes(regression, 1, 2)
         flat[matrices] = completed * (scale[:, :, None] * scale[:, None, :])
     return flat.reshape(S.shape)
-
-
-def filled_with_means(values: Array) -> Array:
-    """Replace NaN in (n, ...) by the mean of the samples that have a value there; by zero where none has."""
-    is_known = ~np.isnan(values)
-    means = np.sum(values, axis=0, where=is_known) / np.maximum(is_known.sum(axis=0), 1)
-    return np.where(is_known, values, means)
 
 
 def positive_part(C: Array) -> Array:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
+from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.features.axes import read_long_mode
 from tracelearn.features.base import LinearTransformer
-from tracelearn.features.summaries import Summary, squares, summarise
 from tracelearn.samples.scikit_learn import Interval
 
 __all__ = ["Detrend"]
@@ -71,18 +70,9 @@ class Detrend(OneToOneFeatureMixin, LinearTransformer):
         """See ``TensorTransformer``: where a polynomial fits all points of the mode."""
         return "" if shape[read_long_mode(self.mode, shape)] > self.degree + 1 else "nothing but a trend is there"
 
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Sum entries without trends and their squares."""
-        return summarise(self.transform_tensors(as_dtype(T, widest(T)["dtype"])), weight, squares)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return mean and variance of every entry without trends."""
-        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
-
-    def past_summary(self) -> Summary:
-        """Return means and sums of squares of entries without trends."""
-        weight = float(self.n_samples_seen_)
-        return Summary(weight, self.mean_, [weight * self.var_], squares)
+    def quantities(self, T: Array) -> Array:
+        """Return the entries without trends."""
+        return self.transform_tensors(T)
 
     def transform_tensors(self, T: Array) -> Array:
         """Subtract the projection on polynomials."""

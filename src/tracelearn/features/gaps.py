@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 
-__all__ = ["by_length", "has_gaps", "interpolated", "lengths_of", "resampled"]
+__all__ = ["by_length", "has_gaps", "interpolated", "lengths_of", "median_length", "resampled"]
 
 
 def has_gaps(T: Array) -> bool:
@@ -31,6 +31,15 @@ def lengths_of(T: Array, time: int) -> Array:
     has_value = np.any(~np.isnan(to_numpy(T)), axis=others)
     from_end = np.argmax(has_value[:, ::-1], axis=1)
     return np.where(has_value.any(axis=1), has_value.shape[1] - from_end, 0)
+
+
+def median_length(lengths: Array, weight: Array) -> float:
+    """Find the median of lengths (n,) with weights (n,): samples of weight two count as two."""
+    order = np.argsort(lengths)
+    weight_so_far = np.cumsum(weight[order])
+    half = weight_so_far[-1] / 2
+    middle = [np.searchsorted(weight_so_far, half, side=side) for side in ("left", "right")]
+    return float(np.mean(lengths[order][np.minimum(middle, len(order) - 1)]))
 
 
 def by_length(T: Array, time: int) -> Iterator[tuple[Array, Array]]:

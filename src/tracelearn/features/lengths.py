@@ -11,7 +11,6 @@ from tracelearn.arrays.array_api import Array, move_to
 from tracelearn.features.axes import read_modes
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.gaps import lengths_of
-from tracelearn.features.summaries import Summary, summarise
 
 __all__ = ["Lengths"]
 
@@ -28,8 +27,8 @@ class Lengths(TensorTransformer):
 
     Attributes
     ----------
-    mean_ : array of shape (1,)
-        The mean length of the training samples.
+    mean_, var_ : arrays of shape (1,)
+        Mean and variance of the lengths of the training samples.
     n_samples_seen_ : int, or float with sample weights
     sample_shape_ : tuple of ints
     n_features_in_ : int
@@ -63,20 +62,12 @@ class Lengths(TensorTransformer):
         return (1,)
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """See ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return read_modes(self.time_axis, shape, "time_axis")[0]
 
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Average the lengths."""
-        return summarise(self.transform_tensors(T), weight)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the mean length."""
-        return {"mean_": summary.mean}
-
-    def past_summary(self) -> Summary:
-        """Return the mean length of all samples so far."""
-        return Summary(float(self.n_samples_seen_), self.mean_, [])
+    def quantities(self, T: Array) -> Array:
+        """Return the lengths."""
+        return self.transform_tensors(T)
 
     def transform_tensors(self, T: Array) -> Array:
         """Count the times of each sample."""

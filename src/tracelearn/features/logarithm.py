@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
+from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.features.base import TensorTransformer
-from tracelearn.features.summaries import Summary, squares, summarise
 
 __all__ = ["Logarithm"]
 
@@ -65,24 +64,15 @@ class Logarithm(OneToOneFeatureMixin, TensorTransformer):
         """See ``TensorTransformer``: where not all entries are positive."""
         return "" if positive else "entries are not all positive"
 
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Summarise logarithms; refuse entries that have none."""
+    def quantities(self, T: Array) -> Array:
+        """Take logarithms; refuse entries that have none."""
         xp = array_namespace(T)
         smallest = float(xp.min(T))
         if smallest <= 0:
             raise ValueError(
                 f"Expected samples of positive entries for their logarithm, got {smallest:g}: leave it out."
             )
-        return summarise(xp.log(as_dtype(T, widest(T)["dtype"])), weight, squares)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return mean and variance of every logarithm."""
-        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
-
-    def past_summary(self) -> Summary:
-        """Return mean and sums of squares of logarithms."""
-        weight = float(self.n_samples_seen_)
-        return Summary(weight, self.mean_, [weight * self.var_], squares)
+        return xp.log(T)
 
     @property
     def floor_(self) -> Array:

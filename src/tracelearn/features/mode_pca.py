@@ -40,8 +40,8 @@ def _is_possible(n_components: Any, size: int) -> bool:
     return n_components is None or (isinstance(n_components, Integral) and 1 <= int(n_components) <= size)
 
 
-def _adds_up(estimator: Any) -> bool:
-    """Whether the directions follow from mode covariances; scikit-learn hides ``partial_fit`` where they do not."""
+def _learns_from_covariances_alone(estimator: Any) -> bool:
+    """Tell ``available_if`` whether there is ``partial_fit``: where directions follow from covariances, which add up."""
     if estimator.n_iter:
         raise AttributeError(
             f"Expected n_iter=0 for partial_fit, got {estimator.n_iter}: refinement needs all samples at once, as fit has them."
@@ -123,7 +123,7 @@ class ModePCA(ModeTransformer):
         self.n_iter = n_iter
         self.tensor_shape = tensor_shape
 
-    @available_if(_adds_up)
+    @available_if(_learns_from_covariances_alone)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; afterwards the directions are those of all samples so far."""
         super().partial_fit(X, y, sample_weight)

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to
 from tracelearn.errors import InputError, refuse
 from tracelearn.samples.checks import other_shape, read_groups
+from tracelearn.samples.lengths import padded
 from tracelearn.samples.samples import as_raw, is_dask, unnamed_samples
 from tracelearn.samples.scikit_learn import take_rows
 
-__all__ = ["PerGroup", "fit_to_group", "in_order", "rows_together", "samples_by_group", "take_samples"]
+__all__ = ["PerGroup", "fit_to_group", "in_order", "indexable_samples", "samples_by_group", "take_samples"]
 
 FEWEST_SAMPLES = 2  # of a group: one alone says nothing of how samples of its group vary
 
@@ -95,10 +96,8 @@ class PerGroup(TransformerMixin, BaseEstimator):
         """Transform samples, each by what is learned from the samples of its group in X."""
         check_is_fitted(self)
         fitted, Z = self._fit_groups(X, groups)
-        first = next(iter(fitted.values()))
-        known = next(iter(self.transformers_.values()))
-        shape = getattr(first, "sample_shape_", (first.n_features_in_,))
-        known_shape = getattr(known, "sample_shape_", (known.n_features_in_,))
+        shape = _shape_of_samples(next(iter(fitted.values())))
+        known_shape = _shape_of_samples(next(iter(self.transformers_.values())))
         if shape != known_shape:
             raise other_shape(type(self).__name__, known_shape, shape)
         return Z
@@ -135,6 +134,15 @@ class PerGroup(TransformerMixin, BaseEstimator):
         return replace(super().__sklearn_tags__(), input_tags=inner.input_tags, transformer_tags=inner.transformer_tags)
 
 
+def _shape_of_samples(fitted: Any) -> tuple[int, ...]:
+    """Return the shape of the samples that a transformer is fitted to, with zero for a mode of any length."""
+    shape: tuple[int, ...] = getattr(fitted, "sample_shape_", (fitted.n_features_in_,))
+    if not getattr(fitted, "takes_any_length_", False):
+        return shape
+    time = fitted.time_mode(shape)
+    return (*shape[:time], 0, *shape[time + 1 :])
+
+
 # --- samples of groups ---------------------------------------------------------------------------------------------------
 
 
@@ -144,14 +152,14 @@ def samples_by_group(X: Any, groups: Any, name: str) -> tuple[Any, dict[Hashable
         raise InputError(
             f"Expected groups=, the group of each sample, for {name}, got none: each group is aligned by its own samples."
         )
-    X = rows_together(X)
+    X = indexable_samples(X)
     n_samples = X.shape[0] if hasattr(X, "shape") else len(X)
     return X, members_of_groups(read_groups(groups, int(n_samples)))
 
 
-def rows_together(X: Any) -> Any:
-    """Return samples as one thing with rows: arrays and frames as they are, blocks and files read into memory."""
-    X, _ = unnamed_samples(X)
+def indexable_samples(X: Any) -> Any:
+    """Return samples that can be indexed: arrays and frames as they are, files and blocks in memory, unequal lengths padded."""
+    X, _ = unnamed_samples(padded(X).values)
     if is_dask(X) or hasattr(X, "columns"):
         return X
     raw = as_raw(X)

@@ -14,13 +14,11 @@ from tracelearn.arrays.array_api import Array, move_to, to_numpy
 from tracelearn.features.axes import read_modes
 from tracelearn.features.base import TensorTransformer
 from tracelearn.features.gaps import has_gaps, lengths_of, resampled
-from tracelearn.features.summaries import Summary, mean_only, summarise
+from tracelearn.features.summaries import Summary, summarise
 from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["ResampleTime"]
-
-_EPS = float(np.finfo(np.float64).eps)
 
 
 class ResampleTime(TensorTransformer):
@@ -97,16 +95,12 @@ class ResampleTime(TensorTransformer):
     # --- shapes ------------------------------------------------------------------------------------------------------
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """Find the mode that is time; see ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return None if self.time_axis is None else read_modes(self.time_axis, shape, "time_axis")[0]
 
-    def common_shape(self, T: Array) -> tuple[int, ...]:
-        """Find the shape of a transformed sample; see ``TensorTransformer``."""
-        shape = super().common_shape(T)
-        time = self.time_mode(shape)
-        if time is None or isinstance(self.n_times, str):
-            return shape
-        return (*shape[:time], int(self.n_times), *shape[time + 1 :])
+    def learned_shape(self, shape: tuple[int, ...], n_times: int | None = None) -> tuple[int, ...]:
+        """Return the shape of a transformed sample; see ``TensorTransformer``."""
+        return super().learned_shape(shape, n_times if isinstance(self.n_times, str) else int(self.n_times))
 
     @property
     def has_seen_several_lengths(self) -> bool:
@@ -123,13 +117,13 @@ class ResampleTime(TensorTransformer):
 
     def summarise_tensors(self, T: Array, weight: Array, shape: tuple[int, ...] | None = None) -> Summary:
         """Average the entries that are there, and count those that are not; ``shape`` is that of the transformed samples."""
-        shape = self.common_shape(T) if shape is None else shape
+        shape = self.learned_shape(tuple(T.shape[1:])) if shape is None else shape
         time = self.time_mode(shape)
         if tuple(T.shape[1:]) == shape and not has_gaps(T):
             complete = summarise(T, weight)
             mean = np.stack([complete.mean, np.ones(shape)], axis=-1)
             length = 0 if time is None else shape[time]
-            return Gaps(complete.weight, mean, [], shortest=length, longest=length)
+            return CompletedSamples(complete.weight, mean, [], shortest=length, longest=length)
         values = to_numpy(T)
         missing = np.isnan(values)
         lengths = np.full(len(values), 0 if time is None else shape[time])
@@ -142,7 +136,7 @@ class ResampleTime(TensorTransformer):
             missing = np.isnan(values)
         rows = np.stack([np.where(missing, 0.0, values), ~missing], axis=-1)
         means = summarise(rows, to_numpy(weight))
-        return Gaps(
+        return CompletedSamples(
             means.weight,
             means.mean,
             [],
@@ -162,7 +156,7 @@ class ResampleTime(TensorTransformer):
             "takes_any_length_": time is not None,
             "mean_": sums / np.where(seen > 0, seen, 1.0),
             "seen_": seen,
-            "shortest_": summary.shortest,  # type: ignore[attr-defined] # they are Gaps
+            "shortest_": summary.shortest,  # type: ignore[attr-defined] # it is of CompletedSamples
             "longest_": summary.longest,  # type: ignore[attr-defined]
             "n_unequal_": summary.n_unequal,  # type: ignore[attr-defined]
             "n_filled_": summary.n_filled,  # type: ignore[attr-defined]
@@ -171,16 +165,14 @@ class ResampleTime(TensorTransformer):
     def past_summary(self) -> Summary:
         """Return means and counts of all samples so far."""
         mean = np.stack([self.mean_ * self.seen_, self.seen_], axis=-1)
-        return Gaps(
+        return CompletedSamples(
             float(self.n_samples_seen_),
             mean,
             [],
-            mean_only,
-            _EPS,
-            self.shortest_,
-            self.longest_,
-            self.n_unequal_,
-            self.n_filled_,
+            shortest=self.shortest_,
+            longest=self.longest_,
+            n_unequal=self.n_unequal_,
+            n_filled=self.n_filled_,
         )
 
     # --- applying ----------------------------------------------------------------------------------------------------
@@ -196,7 +188,7 @@ class ResampleTime(TensorTransformer):
 
 
 @dataclass(frozen=True, eq=False)
-class Gaps(Summary):
+class CompletedSamples(Summary):
     """Means of entries that are there and the shares of samples that have them, stacked, and how many were to be changed."""
 
     shortest: int = 0
@@ -204,7 +196,7 @@ class Gaps(Summary):
     n_unequal: int = 0
     n_filled: int = 0
 
-    def __add__(self, other: Summary) -> Gaps:
+    def __add__(self, other: Summary) -> CompletedSamples:
         total = super().__add__(other)
         return replace(
             self,

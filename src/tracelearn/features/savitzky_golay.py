@@ -157,9 +157,9 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         first = V[..., :half] @ move_to(responses[:half], V, V.dtype)
         last = V[..., n_points - half :] @ move_to(responses[half + 1 :], V, V.dtype)
         n_inner = inner.shape[-1]
-        weights = _padded(first, 0, n_points) + _padded(last, n_points - self.window, n_points)
+        weights = _between_zeros(first, 0, n_points) + _between_zeros(last, n_points - self.window, n_points)
         for k, factor in enumerate(responses[half].tolist()):
-            weights = weights + _padded(factor * inner, k, n_inner + self.window - 1)
+            weights = weights + _between_zeros(factor * inner, k, n_inner + self.window - 1)
         return xp.moveaxis(weights, -1, axis)
 
     def filtered(self, T: Array) -> Array:
@@ -198,7 +198,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         return np.asarray(matrix)
 
 
-def _padded(values: Array, start: int, length: int) -> Array:
+def _between_zeros(values: Array, start: int, length: int) -> Array:
     """Put values (..., m) at a place of an axis of some length, between zeros."""
     xp = array_namespace(values)
     here = {"dtype": values.dtype, "device": device(values)}

@@ -10,7 +10,6 @@ from sklearn.base import OneToOneFeatureMixin
 from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.features.axes import read_long_mode
 from tracelearn.features.base import TensorTransformer
-from tracelearn.features.summaries import Summary, squares, summarise
 from tracelearn.samples.scikit_learn import StrOptions
 
 __all__ = ["ScatterCorrection"]
@@ -70,21 +69,8 @@ class ScatterCorrection(OneToOneFeatureMixin, TensorTransformer):
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
         """See ``TensorTransformer``: some points to find a size by."""
-        few = shape[read_long_mode(self.mode, shape)] < 3
-        return "samples have too few points to find their size" if few else ""
-
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Sum entries and their squares."""
-        return summarise(T, weight, squares)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return mean and variance of every entry."""
-        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
-
-    def past_summary(self) -> Summary:
-        """Return means and sums of squares of the samples so far."""
-        weight = float(self.n_samples_seen_)
-        return Summary(weight, self.mean_, [weight * self.var_], squares)
+        n_points = shape[read_long_mode(self.mode, shape)]
+        return "samples have too few points to find their size" if n_points < 3 else ""
 
     def transform_tensors(self, T: Array) -> Array:
         """Subtract the offset of every fibre, and divide by its size."""

@@ -19,13 +19,12 @@ from tracelearn.features.axes import read_modes, read_time_axis, times_and_chann
 from tracelearn.features.base import TAKES_LONG, TensorTransformer
 from tracelearn.features.covariances import (
     completed_covariances,
-    filled_with_means,
     positive_part,
     shrunk_covariances,
 )
 from tracelearn.features.gaps import by_length, has_gaps, interpolated
 from tracelearn.features.matrices import symmetric_power
-from tracelearn.features.summaries import Summary, squares, summarise
+from tracelearn.features.summaries import Summary, squares, summarise, summarise_known
 from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
@@ -246,7 +245,7 @@ class SecondOrder(TensorTransformer):
         return kept, tuple(mode for mode in range(len(shape)) if mode not in (*kept, time)), time
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
-        """See ``TensorTransformer``."""
+        """Find the mode that is time, along which samples may be of any length."""
         return read_time_axis(self.time_axis, shape)
 
     @property
@@ -301,9 +300,10 @@ class SecondOrder(TensorTransformer):
     def covariances(self, T: Array, levels: Levels, reference: Array | None = None) -> Array:
         """Find S of every sample, in double precision, those with gaps with the help of a ``reference``, if there is one."""
         T = as_dtype(T, widest(T)["dtype"])
-        is_short = reference is not None and T.shape[1 + self.axes(tuple(T.shape[1:]))[2]] < self.fewest_times
-        if is_short or has_gaps(T):
-            return move_to(self.covariances_with_gaps(to_numpy(T), levels, reference), T, T.dtype)
+        is_short = T.shape[1 + self.axes(tuple(T.shape[1:]))[2]] < self.fewest_times
+        if reference is not None and (is_short or has_gaps(T)):
+            S = self.known_covariances(to_numpy(T), levels)
+            return move_to(completed_covariances(S, np.broadcast_to(reference, S.shape[1:])), T, T.dtype)
         signals = self.signals(T)
         if levels.channel_scale is not None:
             signals = signals / move_to(levels.channel_scale, T, T.dtype)
@@ -326,18 +326,13 @@ class SecondOrder(TensorTransformer):
         upper = xp.concat([C + means @ xp.matrix_transpose(means), means], axis=-1)
         return xp.concat([upper, xp.concat([xp.matrix_transpose(means), ones], axis=-1)], axis=-2)
 
-    def covariances_with_gaps(self, T: Array, levels: Levels, reference: Array | None) -> Array:
-        """Find S of samples of any length, with gaps interpolated over time.
-
-        What a sample says nothing about is completed from the ``reference``; without one it is the mean of the other samples.
-        """
+    def known_covariances(self, T: Array, levels: Levels) -> Array:
+        """Find S of samples of any length, with gaps interpolated over time, and NaN for what a sample says nothing about."""
         S = np.full((len(T), *self.shape_of(tuple(T.shape[1:]))), np.nan)
         for index, signals in self.signals_of_each_length(T):
             scaled = signals if levels.channel_scale is None else signals / levels.channel_scale
             S[index] = self.covariances_of_known(scaled, levels.mean_scale)
-        if reference is None:
-            return filled_with_means(S)
-        return completed_covariances(S, np.broadcast_to(reference, S.shape[1:]))
+        return S
 
     def signals_of_each_length(self, T: Array) -> Iterator[tuple[Array, Array]]:
         """Yield the samples of each length that is enough, as signals with gaps interpolated, and their index."""
@@ -392,7 +387,8 @@ class SecondOrder(TensorTransformer):
         scale = np.sqrt(np.where(power > 0, power, 1.0)) if self.scaling else np.ones_like(power)
         mean_scale = 1.0
         if self.limits_mean:
-            variance_of_means = float(np.mean(summary.sums[0][..., 1] / summary.weight / scale**2))
+            weight = np.broadcast_to(summary.weight, summary.mean.shape)[..., 1]
+            variance_of_means = float(np.mean(summary.sums[0][..., 1] / (weight + (weight == 0)) / scale**2))
             limit = float(self.mean) * float(np.mean(power / scale**2))
             mean_scale = math.sqrt(limit / variance_of_means) if variance_of_means > limit else 1.0
         return Levels(scale[..., None] if self.scaling else None, mean_scale)
@@ -402,7 +398,7 @@ class SecondOrder(TensorTransformer):
         xp = array_namespace(T)
         T = as_dtype(T, widest(T)["dtype"])
         if has_gaps(T):
-            return summarise(filled_with_means(self.levels_with_gaps(to_numpy(T))), to_numpy(weight), squares)
+            return summarise_known(self.levels_with_gaps(to_numpy(T)), to_numpy(weight), squares)
         signals = self.signals(T)
         levels = xp.stack([xp.var(signals, axis=-1), xp.mean(signals, axis=-1)], axis=-1)
         return summarise(levels, weight, squares)
@@ -417,7 +413,9 @@ class SecondOrder(TensorTransformer):
     def summarise_tensors(
         self, T: Array, weight: Array, levels: Levels = Levels(), reference: Array | None = None
     ) -> Summary:
-        """Find the mean of the matrices S."""
+        """Find the mean of the matrices S; without a ``reference``, which completes them, that of the entries that are known."""
+        if reference is None and has_gaps(T):
+            return summarise_known(self.known_covariances(to_numpy(T), levels), to_numpy(weight))
         return summarise(self.covariances(T, levels, reference), weight)
 
     def past_summary(self) -> Summary:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Sequence
@@ -13,13 +12,12 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 from scipy.linalg import cholesky, solve_triangular
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, to_numpy, widest
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.errors import refuse
-from tracelearn.features.base import TensorTransformer
+from tracelearn.features.base import TensorTransformer, fit_copy
 from tracelearn.features.draws import sample_numbers, scramble, unit_signals
 from tracelearn.features.summaries import Summary
 from tracelearn.features.training import TrainingSamples
@@ -132,6 +130,7 @@ class Similarities(TensorTransformer):
     transformers_: list[TensorTransformer]
 
     keeps_entries = False
+    is_flexible = True
     learns_in_one_pass = False
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
@@ -184,24 +183,17 @@ class Similarities(TensorTransformer):
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
         """Fit the transformer inside, then draw landmarks."""
-        if earlier is not None:
-            transformers = [copy.copy(view).fit_samples(samples, view) for view in earlier.transformers_]
-        elif self.transformer is not None:
-            unfitted = clone(self.transformer).set_params(tensor_shape=self.tensor_shape)
-            transformers = [unfitted.set_output(transform="default").fit_samples(samples)]
-        else:
-            transformers = []
+        transformers = []
+        if self.transformer is not None:
+            (before,) = [None] if earlier is None else earlier.transformers_
+            transformers = [fit_copy(self.transformer, samples, before)]
         summary = samples.total(self.summarise_tensors, functools.partial(self._numbers_with, transformers))
-        if earlier is not None:
-            summary = earlier.past_summary() + summary
-        return {
-            "n_samples_seen_": summary.n_samples,
-            "transformers_": transformers,
-            **self.attributes_of(summary, samples.shape, transformers),
-        }
+        learned = self.attributes_after(summary, samples.shape, earlier)
+        scales = self._comparison(learned["landmarks_"], transformers)
+        return {**learned, "transformers_": transformers, **scales}
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Draw landmarks from a block of samples; see ``draws``."""
+        """Draw landmarks from a block of samples; see ``draws.py``."""
         xp = array_namespace(T)
         T = as_dtype(T, widest(T)["dtype"])
         rows = xp.reshape(T, (T.shape[0], -1))
@@ -226,12 +218,11 @@ class Similarities(TensorTransformer):
         return Landmarks(float(self.n_samples_seen_), rows, [], n_landmarks=self.n_landmarks)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the landmarks and how samples are compared with them."""
-        return self.attributes_of(summary, shape, self.transformers_)
+        """Return the landmarks and their numbers."""
+        return {"landmarks_": summary.mean[:, 1:].reshape(-1, *shape), "draws_": summary.mean[:, 0]}
 
-    def attributes_of(self, summary: Summary, shape: tuple[int, ...], transformers: list[Any]) -> dict[str, Any]:
-        """Return the attributes that follow from landmarks, to which fitted ``transformers`` (one or none) are applied."""
-        landmarks = summary.mean[:, 1:].reshape(-1, *shape)
+    def _comparison(self, landmarks: Array, transformers: list[TensorTransformer]) -> dict[str, Any]:
+        """Return how samples are compared with landmarks, given the fitted transformer inside, if any, as fitted attributes."""
         Z = _entries(landmarks, transformers)
         offsets = Z - Z[0]  # exactly zero for an entry that is always the same
         mean = Z[0] + np.mean(offsets, axis=0)
@@ -248,8 +239,6 @@ class Similarities(TensorTransformer):
         with few_threads(K):
             whitener = solve_triangular(cholesky(K + _JITTER * eye, lower=True), eye, lower=True)
         return {
-            "landmarks_": landmarks,
-            "draws_": summary.mean[:, 0],
             "mean_": mean,
             "scale_": scale,
             "points_": points,

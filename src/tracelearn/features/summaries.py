@@ -6,15 +6,15 @@ of all samples, to rounding.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, to_numpy, widest
 
-__all__ = ["Summary", "mean_only", "mode_scatters", "squares", "summarise"]
+__all__ = ["Summary", "mean_only", "mode_scatters", "squares", "summarise", "summarise_known"]
 
 Products = Callable[[Array], list[Array]]
 
@@ -30,14 +30,14 @@ class Summary:
 
     Parameters
     ----------
-    weight : sum of the weights
+    weight : sum of the weights; where entries are missing in some samples an array, for every entry of those that have it
     mean : array of NumPy, in double precision
     sums : arrays that ``products`` makes of all samples, centred and multiplied by the roots of their weights
     products : function of rows (n, ...) that returns sums over them
     eps : rounding unit of the samples
     """
 
-    weight: float
+    weight: Any
     mean: Array
     sums: list[Array]
     products: Products = mean_only
@@ -45,11 +45,12 @@ class Summary:
 
     def __add__(self, other: Summary) -> Summary:
         weight = self.weight + other.weight
+        divisor = weight + (weight == 0)  # one for entries that no sample has so far
         step = other.mean - self.mean
         # Chan, Golub and LeVeque (1979): the sums of both, and those of one sample at the weighted step between the means.
-        products_of_step = self.products((math.sqrt(self.weight / weight * other.weight) * step)[None])
+        products_of_step = self.products((np.sqrt(self.weight / divisor * other.weight) * step)[None])
         sums = [a + b + c for a, b, c in zip(self.sums, other.sums, products_of_step, strict=True)]
-        mean = self.mean + (other.weight / weight) * step
+        mean = self.mean + (other.weight / divisor) * step
         return Summary(weight, mean, sums, self.products, max(self.eps, other.eps))
 
     @property
@@ -79,6 +80,16 @@ def summarise(T: Array, weight: Array, products: Products = mean_only, shared: S
         roots = xp.reshape(xp.sqrt(weight), (-1, *(1,) * (rows.ndim - 1)))
         sums = [to_numpy(values) for values in products((rows - step) * roots)]
     return Summary(float(total), to_numpy(first + step)[0], sums, products, float(xp.finfo(T.dtype).eps))
+
+
+def summarise_known(values: Array, weight: Array, products: Products = mean_only) -> Summary:
+    """Summarise arrays (n, ...) of NumPy with NaN: every entry over the samples that have it, as zero if none has."""
+    is_known = ~np.isnan(values)
+    weights = np.where(is_known, weight.reshape(-1, *(1,) * (values.ndim - 1)), 0.0)
+    total = np.sum(weights, axis=0)
+    mean = np.sum(weights * values, axis=0, where=is_known) / (total + (total == 0))
+    deviations = np.where(is_known, values - mean, 0.0)
+    return Summary(total, mean, products(deviations * np.sqrt(weights)), products)
 
 
 def squares(rows: Array, shared: Sequence[int] = (), shape: Sequence[int] | None = None) -> list[Array]:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, move_to, widest
+from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.features.axes import read_long_mode
 from tracelearn.features.base import TAKES_LONG, TensorTransformer
-from tracelearn.features.summaries import Summary, squares, summarise
 from tracelearn.samples.scikit_learn import Interval
 
 __all__ = ["Thresholds"]
@@ -61,6 +60,7 @@ class Thresholds(TensorTransformer):
     var_: Array
 
     keeps_entries = False
+    is_flexible = True
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012 - scikit-learn's convention
         "n_thresholds": [Interval(Integral, 1, None, closed="left")],
@@ -90,28 +90,15 @@ class Thresholds(TensorTransformer):
         """Count the entries of a sample and the steps."""
         return math.prod(shape) + self.n_thresholds * math.prod(self._shape_of_means(shape))
 
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Sum means over intervals and their squares."""
-        return summarise(self.means(as_dtype(T, widest(T)["dtype"])), weight, squares)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return mean and variance of the mean over every interval."""
-        return {"mean_": summary.mean, "var_": summary.sums[0] / summary.weight}
-
-    def past_summary(self) -> Summary:
-        """Return means and sums of squares of the means over intervals."""
-        weight = float(self.n_samples_seen_)
-        return Summary(weight, self.mean_, [weight * self.var_], squares)
-
     def transform_tensors(self, T: Array) -> Array:
         """Compare means with thresholds."""
         xp = array_namespace(T)
-        means = self.means(T)[:, None, ...]
+        means = self.quantities(T)[:, None, ...]
         places = norm.ppf(np.arange(1, self.n_thresholds + 1) / (self.n_thresholds + 1))
         thresholds = self.mean_ + np.sqrt(self.var_) * places.reshape(-1, *(1,) * self.mean_.ndim)
         return xp.astype(means > move_to(thresholds, T, T.dtype)[None, ...], T.dtype)
 
-    def means(self, T: Array) -> Array:
+    def quantities(self, T: Array) -> Array:
         """Average tensors (n, I1, ..., IN) over intervals of the mode."""
         xp = array_namespace(T)
         mode = read_long_mode(self.mode, tuple(T.shape[1:]))

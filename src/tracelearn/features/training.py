@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy
-from tracelearn.features.gaps import has_gaps, lengths_of
+from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, to_numpy
+from tracelearn.features.gaps import has_gaps, lengths_of, median_length
 from tracelearn.features.summaries import Summary
-from tracelearn.samples.checks import check_range, float_dtype, read_rows, read_weights
+from tracelearn.samples.checks import check_range, check_total_weight, float_dtype, read_rows, read_weights
 from tracelearn.samples.samples import Local, Raw, as_raw, errors_name_block, is_dask
 
 __all__ = ["TensorReader", "TensorSamples", "TrainingSamples", "blocks_of", "training_samples"]
@@ -33,18 +33,21 @@ def blocks_of(n_samples: int, numbers_per_sample: int) -> Iterator[slice]:
 class TensorReader:
     """Checks samples for one transformer and returns tensors; later samples must be like the first, or like those of ``fit``.
 
-    With ``any_length`` they may be of another length than those of ``fit``.
+    Parameters
+    ----------
+    transformer : whose samples they are
+    fitted : a fitted transformer of this kind, whose samples these must be like; None where the first ones decide
+    any_length : whether they may be of another length than those of ``fitted``
     """
 
-    def __init__(self, transformer: Any, *, is_fitted: bool, any_length: bool = False) -> None:
+    def __init__(self, transformer: Any, *, fitted: Any = None, any_length: bool = False) -> None:
         self._name = type(transformer).__name__
         self._tensor_shape = transformer.tensor_shape
-        self._shape: tuple[int, ...] | None = transformer.sample_shape_ if is_fitted else None
-        self._common_shape = transformer.common_shape
+        self._shape: tuple[int, ...] | None = None if fitted is None else fitted.sample_shape_
         self._time: int | None = None  # the mode along which samples may be of any length
         if self._shape is not None and any_length and transformer.takes_gaps:
             self._time = transformer.time_mode(self._shape)
-        self.feature_names: Array | None = getattr(transformer, "feature_names_in_", None) if is_fitted else None
+        self.feature_names: Array | None = getattr(fitted, "feature_names_in_", None)
 
     def tensors(self, X: Any, *, takes_gaps: bool = False) -> Array:
         """Check samples; return tensors (n, I1, ..., IN) of floats, in the library of X.
@@ -64,7 +67,7 @@ class TensorReader:
         rows = as_dtype(samples.rows, float_dtype(samples.rows))
         T = array_namespace(rows).reshape(rows, (-1, *samples.sample_shape))
         if self._shape is None:
-            self._shape = self._common_shape(T)
+            self._shape = samples.sample_shape
             self.feature_names = samples.feature_names
         return T
 
@@ -79,15 +82,12 @@ class TensorReader:
 class TrainingSamples(ABC):
     """Samples that a transformer learns from."""
 
+    feature_names: Array | None = None  # of the columns, where samples came as a data frame
+
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """The shape of a sample, known after the first pass."""
-
-    @property
-    def feature_names(self) -> Array | None:
-        """The names of the columns, where samples came as a data frame."""
-        return None
 
     @property
     def have_gaps(self) -> bool:
@@ -112,25 +112,37 @@ class TrainingSamples(ABC):
 
 @dataclass(frozen=True, eq=False)
 class TensorSamples(TrainingSamples):
-    """Checked tensors (n, I1, ..., IN) in memory with their weights (n,), as a search has them.
+    """Checked tensors (n, I1, ..., IN) in memory with their weights (n,), all above zero; see ``of``.
 
-    ``shape_of_sample`` is given where samples have several lengths and are padded to that of the longest.
+    ``sample_shape`` differs from that of the tensors where samples have several lengths: they are padded to the longest.
     """
 
     T: Array
     weight: Array
-    reader: TensorReader | None = None
-    shape_of_sample: tuple[int, ...] | None = None
+    sample_shape: tuple[int, ...]
+    feature_names: Array | None = None
+
+    @classmethod
+    def of(cls, T: Array, weight: Array, transformer: Any, known_shape: tuple[int, ...] | None = None) -> TensorSamples:
+        """Leave out samples of weight zero, and find the shape of a sample for a transformer, unless it is known."""
+        xp = array_namespace(T)
+        weighted = xp.nonzero(weight)[0]
+        if weighted.shape[0] < T.shape[0]:
+            T = xp.take(T, weighted, axis=0)
+            weight = xp.take(weight, weighted, axis=0)
+        if known_shape is not None:
+            return cls(T, weight, known_shape)
+        shape = tuple(T.shape[1:])
+        time = transformer.time_mode(shape)
+        n_times = None
+        if time is not None and has_gaps(T):
+            n_times = max(1, round(median_length(lengths_of(T, time), to_numpy(weight))))
+        return cls(T, weight, transformer.learned_shape(shape, n_times))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a sample."""
-        return tuple(self.T.shape[1:]) if self.shape_of_sample is None else self.shape_of_sample
-
-    @property
-    def feature_names(self) -> Array | None:
-        """The names of the columns, where samples came as a data frame."""
-        return None if self.reader is None else self.reader.feature_names
+        return self.sample_shape
 
     @property
     def have_gaps(self) -> bool:
@@ -142,17 +154,12 @@ class TensorSamples(TrainingSamples):
         return self.have_gaps and len(np.unique(lengths_of(self.T, time))) > 1
 
     def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
-        """Add up the summaries of blocks; samples of weight zero are left out."""
-        T, weight = self.T, self.weight
-        xp = array_namespace(T)
-        weighted = xp.nonzero(weight)[0]
-        if weighted.shape[0] < T.shape[0]:  # the first sample is the origin of sums, so it must count
-            T = xp.take(T, weighted, axis=0)
-            weight = xp.take(weight, weighted, axis=0)
+        """Add up the summaries of blocks."""
+        T = self.T
         summary: Any = None
         with np.errstate(over="ignore", invalid="ignore"):  # judged below
             for rows in blocks_of(T.shape[0], numbers_per_sample(self.shape)):
-                block = summarise(T[rows, ...], weight[rows])
+                block = summarise(T[rows, ...], self.weight[rows])
                 summary = block if summary is None else summary + block
         largest = max((np.max(np.abs(values)) for values in summary.sums), default=1.0)
         if not np.finfo(np.float64).tiny < largest < np.inf:
@@ -166,46 +173,67 @@ class BlockSamples(TrainingSamples):
 
     raw: Raw
     reader: TensorReader = field(repr=False)
+    transformer: Any  # whose samples they are
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a sample, that of the first block."""
-        return self.reader.shape
+        return self.transformer.learned_shape(self.reader.shape)  # type: ignore[no-any-return]
 
     @property
-    def feature_names(self) -> Array | None:
+    def feature_names(self) -> Array | None:  # type: ignore[override]
         """The names of the columns, where samples came as a data frame."""
         return self.reader.feature_names
 
     def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
         """Read, check and summarise every block."""
 
-        def summary_of_block(block: tuple[int, Any, Any, Any]) -> Summary:
+        def total_of_block(block: tuple[int, Any, Any, Any]) -> _Total:
             first, X, _, weight = block
             with errors_name_block(first):
-                return _tensor_samples(self.reader, X, weight).total(summarise, numbers_per_sample)
+                T = self.reader.tensors(X)
+                weights = _read_weights(weight, T, part=True)
+                if not array_namespace(weights).any(weights > 0):
+                    return _Total(None)
+                samples = TensorSamples.of(T, weights, self.transformer)
+                return _Total(samples.total(summarise, numbers_per_sample))
 
-        total: Summary = self.raw.execution.total(summary_of_block, self.raw.batches)
-        return total
+        total: _Total = self.raw.execution.total(total_of_block, self.raw.batches)
+        if total.summary is None:
+            check_total_weight(0.0)
+        return total.summary  # type: ignore[return-value] # there are weights
+
+
+@dataclass(frozen=True, eq=False)
+class _Total:
+    """The sum of the summaries of some blocks; None where no sample in them has any weight."""
+
+    summary: Summary | None
+
+    def __add__(self, other: _Total) -> _Total:
+        if self.summary is None or other.summary is None:
+            return other if self.summary is None else self
+        return _Total(self.summary + other.summary)
 
 
 def training_samples(
-    transformer: Any, X: Any, sample_weight: Any, *, is_fitted: bool, any_length: bool = False
+    transformer: Any, X: Any, sample_weight: Any, earlier: Any = None, *, any_length: bool = False
 ) -> TrainingSamples:
-    """Prepare samples, wherever they are, for a transformer to learn from."""
+    """Prepare samples, wherever they are, for a transformer to learn from, in addition to those of an ``earlier`` one, if any."""
     # Blocks of Dask must have targets: the first entry of each sample stands for them, and costs nothing.
     y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
     raw = as_raw(X, y, sample_weight)
-    reader = TensorReader(transformer, is_fitted=is_fitted, any_length=any_length)
+    reader = TensorReader(transformer, fitted=earlier, any_length=any_length)
     if raw.in_memory:
-        return _tensor_samples(reader, X, sample_weight, takes_gaps=transformer.takes_gaps)
+        T = reader.tensors(X, takes_gaps=transformer.takes_gaps)
+        known_shape = None if earlier is None else reader.shape
+        samples = TensorSamples.of(T, _read_weights(sample_weight, T), transformer, known_shape)
+        return replace(samples, feature_names=reader.feature_names)
     if not isinstance(raw.execution, Local):  # workers get copies of the reader, which must know the shape before
         reader.tensors(np.zeros((1, *X.shape[1:])))
-    return BlockSamples(raw, reader)
+    return BlockSamples(raw, reader, transformer)
 
 
-def _tensor_samples(reader: TensorReader, X: Any, weight: Any, *, takes_gaps: bool = False) -> TensorSamples:
-    """Check samples in memory and their weights."""
-    T = reader.tensors(X, takes_gaps=takes_gaps)
-    weights = read_weights(1.0 if weight is None else weight, T)
-    return TensorSamples(T, weights, reader, reader.shape)  # type: ignore[arg-type] # weights are there
+def _read_weights(weight: Any, T: Array, *, part: bool = False) -> Array:
+    """Check the weights of samples, one each where there are none; those of a ``part`` of the samples may all be zero."""
+    return read_weights(1.0 if weight is None else weight, T, part=part)  # type: ignore[return-value] # there are some

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, move_to, widest
 from tracelearn.errors import brief, refuse
-from tracelearn.features.base import TensorTransformer
+from tracelearn.features.base import TensorTransformer, fit_copy
 from tracelearn.features.scaler import TensorStandardScaler
 from tracelearn.features.summaries import Summary, squares, summarise
-from tracelearn.features.training import TensorSamples, TrainingSamples
+from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.checks import read_numbers
 from tracelearn.samples.scikit_learn import BaseComposition
 
@@ -117,65 +115,22 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def from_fitted(
-        cls, views: Sequence[tuple[str, Any]], parts: Sequence[Array], weight: Array, *, view_weights: Any = None
-    ) -> tuple[Self, Array]:
-        """Join fitted transformers, given what they make of the training samples; return what this makes of them as well.
-
-        Parameters
-        ----------
-        views : pairs of a name and a fitted transformer, or None, which is the sample itself
-        parts : transformed training samples (n, ...) of each view, tensors or flat; for None tensors (n, I1, ..., IN)
-        weight : array of shape (n,), the weights of the samples
-        view_weights : as the parameter
-
-        Returns
-        -------
-        fitted Views, and transformed samples (n, p)
-        """
-        joined = cls([(name, view if view is None else clone(view)) for name, view in views], view_weights=view_weights)
-        transformers = []
-        for (_, view), part in zip(views, parts, strict=True):
-            if view is None:
-                transformers.append(_identity().fit_samples(TensorSamples(part, weight)))
-            else:
-                transformers.append(view)
-        xp = array_namespace(*parts)
-        flat = xp.concat([xp.reshape(part, (part.shape[0], -1)) for part in parts], axis=1)
-        summary = summarise(flat, weight, squares)
-        joined.publish(
-            {
-                "sample_shape_": transformers[-1].sample_shape_,
-                "n_features_in_": transformers[-1].n_features_in_,
-                "n_samples_seen_": summary.n_samples,
-                "transformers_": transformers,
-                **joined.attributes_of(summary, transformers),
-            }
-        )
-        return joined, joined.scaled(flat)
-
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
         """Fit every transformer, then find the variances of the transformed samples."""
-        if earlier is None:
-            transformers = [view.fit_samples(samples) for view in self._unfitted()]
-        else:
-            transformers = [copy.copy(view).fit_samples(samples, view) for view in earlier.transformers_]
+        fitted_before = [None] * len(self.views) if earlier is None else earlier.transformers_
+        transformers = [
+            fit_copy(view, samples, before) for view, before in zip(self._checked_views(), fitted_before, strict=True)
+        ]
 
         def summarise_views(T: Array, weight: Array) -> Summary:
             return summarise(_flat(T, transformers), weight, squares)
 
         summary = samples.total(summarise_views, functools.partial(_numbers_of, transformers))
-        if earlier is not None:
-            summary = earlier.past_summary() + summary
-        return {
-            "n_samples_seen_": summary.n_samples,
-            "transformers_": transformers,
-            **self.attributes_of(summary, transformers),
-        }
+        learned = self.attributes_after(summary, samples.shape, earlier)
+        return {**learned, "transformers_": transformers, **self._scales(learned["var_"], transformers)}
 
-    def _unfitted(self) -> list[TensorTransformer]:
-        """Check and copy the transformers."""
+    def _checked_views(self) -> list[TensorTransformer]:
+        """Check ``views``, and return the transformers."""
         pairs = [view for view in self.views if isinstance(view, tuple) and len(view) == 2]
         usable = [view is None or isinstance(view, TensorTransformer) for _, view in pairs]
         refuse(
@@ -184,21 +139,10 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             "None is the sample itself.",
         )
         self._validate_names([name for name, _ in pairs])
-        transformers = [_identity() if view is None else clone(view) for _, view in pairs]
-        return [
-            view.set_params(tensor_shape=self.tensor_shape).set_output(transform="default") for view in transformers
-        ]
+        return [TensorStandardScaler(with_mean=False, with_std=False) if view is None else view for _, view in pairs]
 
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Sum squares of the entries of all views."""
-        return summarise(_flat(T, self.transformers_), weight, squares)
-
-    def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return scales and factors of the views."""
-        return self.attributes_of(summary, self.transformers_)
-
-    def attributes_of(self, summary: Summary, transformers: Sequence[TensorTransformer]) -> dict[str, Any]:
-        """Return the attributes that follow from mean and variance of the transformed samples."""
+    def _scales(self, var: Array, transformers: Sequence[TensorTransformer]) -> dict[str, Any]:
+        """Return the attributes that follow from the variance of every entry of all views."""
         n_views = len(self.views)
         weights = np.ones(n_views)
         if self.view_weights is not None:
@@ -208,7 +152,6 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             f"Expected {n_views} view_weights above zero, one for each view, got {brief(self.view_weights)}: leave a "
             "view out to do without it.",
         )
-        var = summary.sums[0] / summary.weight
         shapes = [view.output_shape_ for view in transformers]
         variances = np.array([np.sum(part) for part in _split(var, shapes)])
         scale = np.sqrt(np.where((variances > 0) & self.scaling, variances, 1.0))
@@ -217,23 +160,13 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             "view_shapes_": shapes,
             "view_factors_": weights / scale,
             "scale_": scale,
-            "mean_": summary.mean,
-            "var_": var,
         }
-
-    def past_summary(self) -> Summary:
-        """Return mean and sums of squares of the entries of all views."""
-        weight = float(self.n_samples_seen_)
-        return Summary(weight, self.mean_, [weight * self.var_], squares)
 
     # --- applying ----------------------------------------------------------------------------------------------------
 
     def transform_tensors(self, T: Array) -> Array:
         """Concatenate all views, each multiplied by its factor."""
-        return self.scaled(_flat(T, self.transformers_))
-
-    def scaled(self, flat: Array) -> Array:
-        """Multiply every view of flat samples (n, p) by its factor."""
+        flat = _flat(T, self.transformers_)
         sizes = [math.prod(shape) for shape in self.view_shapes_]
         return flat * move_to(np.repeat(self.view_factors_, sizes), flat, flat.dtype)
 
@@ -261,11 +194,6 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             "or coef_ of a model that was fitted on it.",
         )
         return _split(flat, self.view_shapes_)
-
-
-def _identity() -> TensorStandardScaler:
-    """Make the view of the sample itself."""
-    return TensorStandardScaler(with_mean=False, with_std=False)
 
 
 def _numbers_of(transformers: Sequence[TensorTransformer], shape: tuple[int, ...]) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import mode_factors
-from tracelearn.features import Convolutions, SecondOrder, Similarities
+from tracelearn.features import Convolutions, SecondOrder, Similarities, TensorTransformer
 from tracelearn.plotting.canvas import COLOURS, INK, hide_top_and_right, legend_above, open_axes
 from tracelearn.plotting.modes import MOST, check_model, count_carrying, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
@@ -88,13 +88,26 @@ def parts_of_model(estimator: Any, modes: list[Mode] | None = None) -> list[View
             continue
         if isinstance(transformer, Convolutions):
             modes_of_view = _modes_of_convolutions(transformer, modes)
-        elif W.size % math.prod(estimator.sample_shape_):  # of a transformer that makes other entries
-            modes_of_view = [Mode("feature", np.arange(W.shape[-1]))]
         else:
-            modes_of_view = modes
+            modes_of_view = _modes_of_entries(transformer, modes, W.shape[-1])
         shape = (-1, *(len(mode.values) for mode in modes_of_view))
         parts.append(ViewPart(view, None, modes_of_view, W.reshape(shape), P.reshape(shape)))
     return parts
+
+
+def _modes_of_entries(transformer: Any, modes: list[Mode], last_size: int) -> list[Mode]:
+    """Describe the modes that any other transformer makes: those of a sample where it keeps their shape, else numbered ones."""
+    shape = tuple(len(mode.values) for mode in modes)
+    if transformer is None:
+        return modes
+    if isinstance(transformer, TensorTransformer):
+        made = transformer.output_shape_
+    else:  # of scikit-learn: its rows may be those of a sample
+        made = shape if last_size == math.prod(shape) else (last_size,)
+    if made == shape:
+        return modes
+    names = ["feature"] if len(made) == 1 else [f"feature mode {n + 1}" for n in range(len(made))]
+    return [Mode(name, np.arange(size)) for name, size in zip(names, made, strict=True)]
 
 
 def _modes_of_convolutions(transformer: Convolutions, modes: list[Mode]) -> list[Mode]:

@@ -30,7 +30,7 @@ from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
 from tracelearn.features import PerGroup, ResampleTime, SecondOrder, find_smooth_mode
 from tracelearn.features.base import LinearTransformer
-from tracelearn.features.per_group import fit_to_group, in_order, rows_together, samples_by_group, take_samples
+from tracelearn.features.per_group import fit_to_group, in_order, indexable_samples, samples_by_group, take_samples
 from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
@@ -554,7 +554,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         if self.alignment_ is None:
             return X
         self._check_groups(groups, method)
-        return PerGroup(self._alignment()).fit_transform(self._complete(rows_together(X)), groups=groups)
+        return PerGroup(self._alignment()).fit_transform(self._complete(indexable_samples(X)), groups=groups)
 
     def _alignment(self) -> Any:
         """Return what samples of the shape of ``fit``, flat or not, are aligned by, not fitted."""

@@ -18,14 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
-from tracelearn.features import (
-    Convolutions,
-    Similarities,
-    TensorTransformer,
-    Thresholds,
-    default_views,
-    find_time_axis,
-)
+from tracelearn.features import Similarities, TensorTransformer, default_views, find_time_axis
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.search.folds import Folds
 
@@ -67,7 +60,7 @@ class Candidate:
     @property
     def takes_long(self) -> bool:
         """Whether showing samples takes about as long as by all other views together, which is so for convolutions."""
-        return isinstance(self.transformer, Convolutions)
+        return getattr(self.transformer, "takes_long", False)
 
     def takes_any_sign(self, shape: tuple[int, ...], n_samples: int) -> bool:
         """Tell whether samples may have entries that are not positive, as those that are aligned by group have."""
@@ -81,7 +74,7 @@ class Candidate:
     @property
     def is_flexible(self) -> bool:
         """Whether a linear model of what is shown follows nearly any function of the samples: similarities and thresholds."""
-        return isinstance(self.transformer, Similarities | Thresholds)
+        return getattr(self.transformer, "is_flexible", False)
 
 
 # --- which views are tried -----------------------------------------------------------------------------------------------
