@@ -292,7 +292,7 @@ def _from_samples(samples: Samples, spec: Spec, settings: Settings, *, spectral:
         )
     if form.uses_moments:
         return _from_moments(samples.moments(), spec, settings, spectral=spectral)
-    samples = form.prepared(samples).checked()
+    samples = form.prepared(samples)
     regression = None
     if samples.n_confounds:
         regression = samples.regression(centre=settings.fit_intercept)

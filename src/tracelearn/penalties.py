@@ -56,7 +56,7 @@ _NAMES_OF_SUMS = ("overlapped", "latent", "scaled_latent")
 class Split:
     """How a weight tensor is shared out over the terms of a penalty.
 
-    ``parts`` has shape (M, B, I1, ..., IN), one for each term; ``duals`` the same shape or, where all parts share one force,
+    ``parts`` has shape (M, B, I1, ..., IN), one for each term; ``duals`` the same shape or, where all parts share one dual,
     (1, B, I1, ..., IN). ``anchors`` are where the next iteration goes on from: for an overlap what the parts are
     proximal points of, for a latent norm the parts, over-relaxed. ``Blocks`` holds tuples of these.
     """
@@ -101,8 +101,8 @@ class Penalty(Protocol):
         With an ``error`` (B,), bound that of all tensors within such a Euclidean distance of G.
         """
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Estimate the length of the forces at an optimum with alpha = 1: where ADMM begins its step."""
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Estimate the Euclidean length of the duals at an optimum with alpha = 1: ADMM chooses its first step by it."""
 
     @property
     def stiffness(self) -> float:
@@ -143,7 +143,8 @@ class Atom:
 
     ``view`` shows a batch (B, I1, ..., IN) as matrices (B, m, q), ``back`` undoes it. The others act on stacks of matrices
     (..., m, q): ``norms`` and ``dual_norms`` (...), ``prox`` with thresholds (...), and ``restrict`` gives
-    matrices exactly the structure of others.
+    matrices exactly the structure of others. Of the matrices of a mode they see nothing but the numbers: atoms that differ in
+    their ``mode`` alone are evaluated together.
 
     Atoms are added and multiplied with weights: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
     """
@@ -395,7 +396,9 @@ class _Terms:
         weight_of: dict[Atom, Any] = {}
         for weight, atom in self.terms:
             if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
-                raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
+                raise ValueError(
+                    f"Expected weights of a penalty that are finite and not negative, got {brief(weight)}."
+                )
             bound: Any = atom
             if hasattr(bound, "mode"):
                 if not -len(shape) <= bound.mode < len(shape):
@@ -409,8 +412,8 @@ class _Terms:
             raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
         return replace(self, terms=tuple((weight, atom) for atom, weight in weight_of.items()))
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Sum the forces of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Sum the lengths of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
         total = 0.0
         for weight, atom in self.terms:
             if not isinstance(weight, float | int):  # every problem of a search has its own
@@ -478,7 +481,7 @@ class Overlap(_Terms):
             tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * (1.0 + xp.max(weights) * len(self.terms))
             bound = 1.0 / xp.sum(weights / xp.maximum(norms, tiny), axis=0)
             return slack + xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
-        active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
+        active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its dual is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
         norms = self._dual_norms(split.duals + shares * (G - xp.sum(split.duals, axis=0)))
         return slack + xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
@@ -489,7 +492,7 @@ class Overlap(_Terms):
         return 1.0
 
     def start(self, W: Array) -> Split:
-        """Copy W once for each term, without forces."""
+        """Copy W once for each term, with duals of zero."""
         xp = array_namespace(W)
         parts = xp.stack([W] * len(self.terms))
         return Split(parts, xp.zeros_like(parts), parts)
@@ -549,9 +552,9 @@ class Latent(_Terms):
         norms = self._dual_norms(G[None, ...])
         return xp.max(norms / weights, axis=0) + error / xp.min(weights, axis=0)
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Average the forces of the terms; W has the share of one part."""
-        return super().force(shape) / len(self.terms) ** 2
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Average the lengths of the terms; the step of W is the share of one part, so it is divided by their number again."""
+        return super().dual_length(shape) / len(self.terms) ** 2
 
     @property
     def stiffness(self) -> float:
@@ -586,7 +589,9 @@ class Latent(_Terms):
         """Compare the parts with those that sum to W, and with those before."""
         count = len(self.terms)
         copies = before.anchors - (array_namespace(W).sum(before.anchors, axis=0) - W)[None, ...] / count
-        return super().residuals(before, after, copies, count**1.5 * rho)  # all parts share one force
+        # Every part has the step count * rho. Of the equal duals of all parts one is kept, which is shorter by sqrt(count).
+        # The base class divides by count.
+        return super().residuals(before, after, copies, count**1.5 * rho)
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Return the sum of the parts: each has exact structure, and all are zero where W is."""
@@ -657,10 +662,10 @@ class Blocks:
         ]
         return xp.max(xp.stack(norms), axis=0)
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Combine the forces on the blocks, a third of them: all of them take half as many iterations more (measured)."""
-        forces = [penalty.force(block) for penalty, block in zip(self.penalties, self.shapes, strict=True)]
-        return 0.35 * math.hypot(*forces)
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Combine the lengths of the blocks, a third of it: all of it takes half as many iterations more (measured)."""
+        lengths = [penalty.dual_length(block) for penalty, block in zip(self.penalties, self.shapes, strict=True)]
+        return 0.35 * math.hypot(*lengths)
 
     @property
     def stiffness(self) -> float:
