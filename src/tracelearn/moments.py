@@ -403,25 +403,6 @@ class Moments:
         """The paper's D: the sum of ``x``, of shape (p,)."""
         return self.weight * self.x_mean
 
-    def kronecker_sum(self, shape: tuple[int, ...]) -> Array:
-        """Lay out the paper's B as the sum of tensor Kronecker squares, of shape (I1 I1, ..., IN IN)."""
-        xp = array_namespace(self.gram)
-        order = len(shape)
-        paired = tuple(axis for pair in zip(range(order), range(order, 2 * order), strict=True) for axis in pair)
-        tensor = xp.permute_dims(xp.reshape(self.second_moment, (*shape, *shape)), paired)
-        return xp.reshape(tensor, tuple(size * size for size in shape))
-
-    @property
-    def paper_lipschitz(self) -> float:
-        """The paper's L (Lemma 3.1, Algorithm 2 line 9), verbatim: ``2 p`` times the sum of squared norms.
-
-        Correct, and larger than needed by a factor of at least p: Cauchy-Schwarz needs no product of mode sizes, and
-        the tight constant is twice the largest eigenvalue of ``second_moment``, not its trace.
-        """
-        xp = array_namespace(self.gram)
-        trace = float(xp.sum(xp.linalg.diagonal(self.gram))) + self.weight * float(xp.sum(self.x_mean**2))
-        return 2.0 * self.n_features * trace
-
     def __repr__(self) -> str:
         return f"Moments(weight={self.weight}, n_features={self.n_features}, n_targets={self.n_targets})"
 
