@@ -62,7 +62,7 @@ def loss_named(name_or_loss: Any, *, for_classes: bool) -> Loss:
     """Return the loss of a name, or a loss as it is; refuse one that is not for such targets."""
     loss = LOSSES[name_or_loss]() if isinstance(name_or_loss, str) and name_or_loss in LOSSES else name_or_loss
     purpose = "for_classes" if for_classes else "for_numbers"
-    if isinstance(loss, str) or not getattr(loss, purpose, False):
+    if isinstance(loss, str | type) or not getattr(loss, purpose, False):
         names = sorted(name for name, kind in LOSSES.items() if getattr(kind, purpose))
         raise ValueError(
             f"Expected a loss for {'classes' if for_classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "

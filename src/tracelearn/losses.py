@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numbers
 from tracelearn.arrays.linalg import positive_part
-from tracelearn.errors import check_name_is_free
+from tracelearn.errors import brief, check_name_is_free
 
 __all__ = [
     "LOSSES",
@@ -229,8 +230,10 @@ class Huber(Loss):
     delta: float = 1.35
 
     def __post_init__(self) -> None:
-        if not self.delta > 0:
-            raise ValueError(f"Expected a delta above 0, got {self.delta}: the size of a residual, in units of y.")
+        if not (isinstance(self.delta, Real) and 0 < self.delta < math.inf):
+            raise ValueError(
+                f"Expected a finite delta above 0, got {brief(self.delta)}: the size of a residual, in units of y."
+            )
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate ``r^2`` or ``2 delta |r| - delta^2``."""

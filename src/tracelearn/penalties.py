@@ -17,6 +17,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 from array_api_compat import device
@@ -395,22 +396,22 @@ class _Terms:
         """Check modes and weights, drop terms of weight zero, and merge equal ones: one term has a closed proximal point."""
         weight_of: dict[Atom, Any] = {}
         for weight, atom in self.terms:
-            if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
+            if not (isinstance(weight, Real) and math.isfinite(weight) and float(weight) >= 0):
                 raise ValueError(
                     f"Expected weights of a penalty that are finite and not negative, got {brief(weight)}."
                 )
             bound: Any = atom
             if hasattr(bound, "mode"):
-                if not -len(shape) <= bound.mode < len(shape):
+                if not (isinstance(bound.mode, Integral) and -len(shape) <= int(bound.mode) < len(shape)):
                     raise ValueError(
-                        f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
+                        f"Expected terms that fit weights of shape {shape}, got {brief(atom)}: modes are counted from 0."
                     )
                 bound = replace(bound, mode=0 if len(shape) == 2 and atom.is_transposable else bound.mode % len(shape))
             if weight:
                 weight_of[bound] = self._merge(weight_of[bound], weight) if bound in weight_of else weight
         if not weight_of:
             raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
-        return replace(self, terms=tuple((weight, atom) for atom, weight in weight_of.items()))
+        return replace(self, terms=tuple((float(weight), atom) for atom, weight in weight_of.items()))
 
     def dual_length(self, shape: tuple[int, ...]) -> float:
         """Sum the lengths of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
@@ -437,9 +438,17 @@ class _Terms:
         terms = [(w if isinstance(w, float | int) else w[problems], atom) for w, atom in self.terms]
         return replace(self, terms=tuple(terms))
 
-    def __add__(self, other: Atom | _Terms) -> Self:
-        other_terms = (1.0 * other).terms if isinstance(other, Atom) else other.terms
-        return replace(self, terms=self.terms + other_terms)
+    def __add__(self, other: Atom | Self) -> Self:
+        if isinstance(other, Atom):
+            return replace(self, terms=(*self.terms, (1.0, other)))
+        if not isinstance(other, _Terms):
+            return NotImplemented
+        if type(other) is not type(self):
+            raise InputError(
+                f"Expected terms that are all overlapping or all latent, got a sum of {type(self).__name__} and "
+                f"{type(other).__name__}: write the terms of both into one of these."
+            )
+        return replace(self, terms=self.terms + other.terms)
 
     def __rmul__(self, weight: float) -> Self:
         return replace(self, terms=tuple((float(weight) * w, atom) for w, atom in self.terms))
@@ -531,7 +540,7 @@ class Latent(_Terms):
 
     def bound_to(self, shape: tuple[int, ...]) -> Latent:
         """Check modes and weights, and merge equal terms."""
-        if any(isinstance(weight, float | int) and weight == 0 for weight, _ in self.terms):
+        if any(isinstance(weight, Real) and weight == 0 for weight, _ in self.terms):
             raise ValueError("Expected weights above zero in a latent norm, got a zero: a free term leaves no norm.")
         return super().bound_to(shape)
 
@@ -761,7 +770,7 @@ def as_penalty(penalty: Any, shape: tuple[int, ...], mode_weights: Sequence[floa
         )
     total = ATOMS[penalty]() if isinstance(penalty, str) and penalty in ATOMS else penalty
     total = 1.0 * total if isinstance(total, Atom) else total
-    if not hasattr(total, "bound_to"):
+    if isinstance(total, type) or not hasattr(total, "bound_to"):
         names = ", ".join(repr(name) for name in (*PENALTIES, *ATOMS))
         raise ValueError(
             f"Expected a penalty among {names}, or a sum of atoms, got {brief(penalty)}: choose one of these."
