@@ -507,9 +507,11 @@ class SampleLoss:
         shift = self._shift(self.samples.scores(W))
         if not self.fit_intercept:
             return shift
-        shift = shift - W @ self.origin
         if not self.loss.is_separable:
-            return shift - array_namespace(shift).mean(shift)  # they sum to zero
+            # Equal scores for all targets change nothing, but large ones would lose digits in single precision. So intercepts sum
+            # to zero where samples are near zero; else the scores of the mean sample do.
+            shift = shift - array_namespace(shift).mean(shift)
+        shift = shift - W @ self.origin
         return shift if self.y_origin is None else shift + self.y_origin
 
     def take(self, problems: Array) -> SampleLoss:
