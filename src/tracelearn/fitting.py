@@ -29,7 +29,7 @@ from tracelearn.problems.squares import Squares
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples
 from tracelearn.samples.targets import loss_for
-from tracelearn.solvers import SOLVERS, Solver
+from tracelearn.solvers import SOLVERS, Solver, subspaces
 
 __all__ = [
     "Fitted",
@@ -168,7 +168,7 @@ def fit_linear(
     loss = settings.loss_of(spec)
     if start is not None and not start.suits(problems, loss, spec.n_targets):
         start = None
-    if settings.solver == "auto" and prepared.data_fit.solvers.best == "subspaces":
+    if settings.solver == "auto" and solver is subspaces:
         report(
             "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
             if problems.penalty.is_invariant
