@@ -504,16 +504,16 @@ class Accumulator:
         if total == 0.0:
             return
         merged = self.weight + total
-        is_heavy = self.single or total > self.weight
+        at_own_mean = self.single or total > self.weight
         share = xp.ones(x.shape[0], dtype=wide, device=device(x)) if weight is None else xp.astype(weight, wide)
-        rows, x_step = self._shifted("x", x, self.x_mean, share, total, centre=is_heavy)
-        y_rows, y_step = self._shifted("y", y, self.y_mean, share, total, centre=is_heavy)
+        rows, x_step = self._shifted("x", x, self.x_mean, share, total, centre=at_own_mean)
+        y_rows, y_step = self._shifted("y", y, self.y_mean, share, total, centre=at_own_mean)
         if weight is not None:
             roots = xp.sqrt(share)[:, None]
             rows *= roots
             y_rows *= roots
         # Of the product of steps: Chan's, or the correction.
-        factor = (self.weight if is_heavy else -total) / merged * total
+        factor = (self.weight if at_own_mean else -total) / merged * total
         self._add_gram(to_single(rows) if self.single else rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
         self.target_sq = self.target_sq + (xp.sum(y_rows**2, axis=0) + factor * y_step**2)

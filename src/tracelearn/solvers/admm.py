@@ -77,7 +77,7 @@ def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
             iteration += 1
         if iteration == next_review:
             balanced = xp.clip(
-                _balanced(operator.shares_shift, problems, rho, before, W, split),
+                _balanced(problems, rho, before, W, split, shares_shift=operator.shares_shift),
                 min=_LEAST_STEP * operator.mean_eigenvalue,
             )
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
@@ -169,7 +169,7 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     return xp.where(rho > floor, rho, floor)
 
 
-def _balanced(shares_shift: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
+def _balanced(problems: Problems, rho: Array, before: Split, W: Array, split: Split, *, shares_shift: bool) -> Array:
     """Change the steps so that primal and dual residual become equal; not those that are right within a factor of 2.5.
 
     Where the problems must share one step, it changes by the geometric mean of their factors.
