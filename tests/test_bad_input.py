@@ -1,7 +1,9 @@
 """Bad input of every kind gets one sentence: what was expected, what came, what to do."""
 
+import math
 import re
 import warnings
+from fractions import Fraction
 
 import dask.array as da
 import numpy as np
@@ -11,7 +13,9 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
 from tracelearn import ModeWhitener, TensorClassifier, TraceNormClassifier, TraceNormRegressor
+from tracelearn.errors import brief
 from tracelearn.losses import Huber
+from tracelearn.penalties import Latent, Nuclear, Overlap
 
 SHAPE = (3, 2, 2)
 N = 30
@@ -327,8 +331,36 @@ def test_a_loss_penalty_or_solver_that_is_none_is_refused_with_those_that_there_
         refusal(lambda value=value: make(**{name: value}).fit(X, y), name, known, repr(value))
 
 
-def test_the_width_of_the_huber_loss_is_above_zero():
-    refusal(lambda: TraceNormRegressor(loss=Huber(0.0)).fit(X, Y), "delta above 0", "0.0")
+@pytest.mark.parametrize("delta", [0.0, math.inf, math.nan, "wide", np.ones(3)])
+def test_the_width_of_the_huber_loss_is_a_number_above_zero(delta):
+    refusal(lambda: TraceNormRegressor(loss=Huber(delta)).fit(X, Y), "finite delta above 0", brief(delta))
+
+
+def test_a_class_in_place_of_a_loss_or_a_penalty_is_refused():
+    refusal(lambda: TraceNormRegressor(loss=Huber).fit(X, Y), "a loss for numbers", "Huber")
+    for penalty in (Overlap, Nuclear):
+        refusal(lambda penalty=penalty: TraceNormRegressor(penalty=penalty).fit(X, Y), "a penalty", penalty.__name__)
+
+
+@pytest.mark.parametrize("mode", [0.5, "first", None, 7])
+def test_a_term_of_no_mode_is_refused(mode):
+    refusal(lambda: TraceNormRegressor(penalty=Nuclear(mode)).fit(X, Y), "fit weights of shape (3, 2, 2)", repr(mode))
+
+
+def test_sums_of_overlapping_and_latent_terms_are_refused():
+    overlap, latent = 1.0 * Nuclear(0), Latent(((1.0, Nuclear(1)),))
+    for first, second in ((overlap, latent), (latent, overlap), (Nuclear(0), latent)):
+        refusal(lambda first=first, second=second: first + second, "Overlap", "Latent")
+    with pytest.raises(TypeError):
+        overlap + 3
+
+
+def test_weights_of_terms_may_be_numbers_of_any_library():
+    expected = TraceNormRegressor(penalty=0.5 * Nuclear(0)).fit(X, Y).coef_
+    for weight in (np.float32(0.5), Fraction(1, 2)):
+        np.testing.assert_array_equal(
+            TraceNormRegressor(penalty=Overlap(((weight, Nuclear(0)),))).fit(X, Y).coef_, expected
+        )
 
 
 # --- what a model cannot do ------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tracelearn import TraceNormClassifier, TraceNormRegressor
+from tracelearn import TraceNormClassifier, TraceNormRegressor, tensor_trace_norm
 
 SHAPE = (4, 3)
 
@@ -44,6 +44,19 @@ def test_probabilities_far_from_zero_are_those_near_zero():
     here = TraceNormClassifier(0.02, loss="log_loss").fit(near, labels)
     there = TraceNormClassifier(0.02, loss="log_loss").fit(far, labels)
     np.testing.assert_allclose(there.predict_proba(far), here.predict_proba(near), atol=1e-3)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_probabilities_of_several_classes_are_those_that_were_proven(offset):
+    X, y = narrow_samples(offset)
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    model = TraceNormClassifier(0.01, loss="log_loss").fit(X, labels)
+    probabilities = model.predict_proba(X)
+    assert probabilities.dtype == np.float32
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-5)
+    norms = sum(tensor_trace_norm(W) for W in model.coef_.astype(float))
+    objective = 0.01 * norms - np.mean(np.log(probabilities[np.arange(len(y)), labels].astype(float)))
+    assert abs(objective - model.objective_) <= 1e-6 * np.log(3)
 
 
 def test_moments_that_are_asked_for_are_kept_however_few_the_samples():

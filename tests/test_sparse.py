@@ -60,7 +60,7 @@ MODELS = {
 def rows(request, monkeypatch):
     if request.param == "neither many nor few":
         for module in ("sparse_operators", "forms", "sample_loss"):
-            monkeypatch.setattr(f"tracelearn.problems.{module}.FEW", 1)
+            monkeypatch.setattr(f"tracelearn.problems.{module}.LARGEST_DENSE", 1)
     return ROWS[request.param]()
 
 

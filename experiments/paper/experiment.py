@@ -22,9 +22,8 @@ from experiments.paper.claims import judge
 from experiments.paper.files import write_whole
 from experiments.paper.settings import OURS, Settings
 from tracelearn import Moments, TraceNormRegressor, tensor_trace_norm
-from tracelearn.arrays.tensors import kronecker
 from tracelearn.datasets import make_rank_tensors
-from tracelearn.paper.algorithms import Constants, converge
+from tracelearn.paper.algorithms import Constants, converge, lipschitz
 from tracelearn.paper.estimators import ALGORITHMS, PaperRegressor
 
 __all__ = ["RESULTS", "Data", "curve", "describe", "follow", "load", "make_data", "run", "save"]
@@ -208,7 +207,7 @@ def _lipschitz_constants(data: Data, settings: Settings) -> dict[str, float]:
     """Compare the paper's bound of the curvature with the smallest valid ones, without and with centring."""
     moments = Moments.of(data.X[: settings.n_batch], data.y[: settings.n_batch])
     return {
-        "paper": moments.paper_lipschitz,
+        "paper": lipschitz(moments),
         "tight": 2.0 * float(np.linalg.eigvalsh(moments.second_moment)[-1]),
         "tight_centred": 2.0 * float(np.linalg.eigvalsh(moments.gram)[-1]),
     }
@@ -279,13 +278,13 @@ def _study_minibatches(data: Data, settings: Settings) -> dict[str, Any]:
     constants = Constants(inner="adm", inner_iter=settings.inner_iter_per_update)
     learn = partial(converge, shape=settings.shape, constants=constants, max_iter=settings.max_iter_per_update)
     past = Moments.of(data.X[: settings.n_batch], data.y[: settings.n_batch])
-    learn, total = partial(learn, start=learn(past)), kronecker(data.X[0], data.X[0])
+    learn, total = partial(learn, start=learn(past)), np.kron(data.X[0], data.X[0])
     sizes = [size for size in SIZES if size <= settings.n_train]
     limit = settings.study_seconds / (3 * len(sizes))
     rows: list[dict[str, float]] = []
     for size in sizes:
         batch = data.X[:size], data.y[:size]
-        kron, timed = _timed(lambda x: np.add(total, kronecker(x, x), out=total), data.X[: max(size, 20)], limit)
+        kron, timed = _timed(lambda x: np.add(total, np.kron(x, x), out=total), data.X[: max(size, 20)], limit)
         blas = _timed(lambda xy: past.updated(*xy), [batch] * 50, limit)[0] / size
         learning, _ = _timed(learn, [past.updated(*batch)] * 50, limit)
         row = {

@@ -29,7 +29,7 @@ from tracelearn.problems.squares import Squares
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples
 from tracelearn.samples.targets import loss_for
-from tracelearn.solvers import SOLVERS, Solver
+from tracelearn.solvers import SOLVERS, Solver, subspaces
 
 __all__ = [
     "Fitted",
@@ -62,7 +62,7 @@ def loss_named(name_or_loss: Any, *, for_classes: bool) -> Loss:
     """Return the loss of a name, or a loss as it is; refuse one that is not for such targets."""
     loss = LOSSES[name_or_loss]() if isinstance(name_or_loss, str) and name_or_loss in LOSSES else name_or_loss
     purpose = "for_classes" if for_classes else "for_numbers"
-    if isinstance(loss, str) or not getattr(loss, purpose, False):
+    if isinstance(loss, str | type) or not getattr(loss, purpose, False):
         names = sorted(name for name, kind in LOSSES.items() if getattr(kind, purpose))
         raise ValueError(
             f"Expected a loss for {'classes' if for_classes else 'numbers'}, one of {', '.join(map(repr, names))} or an object "
@@ -168,7 +168,7 @@ def fit_linear(
     loss = settings.loss_of(spec)
     if start is not None and not start.suits(problems, loss, spec.n_targets):
         start = None
-    if settings.solver == "auto" and prepared.data_fit.solvers.best == "subspaces":
+    if settings.solver == "auto" and solver is subspaces:
         report(
             "subspaces: two passes for the best weights in subspaces of the modes, which then grow"
             if problems.penalty.is_invariant
@@ -292,7 +292,7 @@ def _from_samples(samples: Samples, spec: Spec, settings: Settings, *, spectral:
         )
     if form.uses_moments:
         return _from_moments(samples.moments(), spec, settings, spectral=spectral)
-    samples = form.prepared(samples).checked()
+    samples = form.prepared(samples)
     regression = None
     if samples.n_confounds:
         regression = samples.regression(centre=settings.fit_intercept)

@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 from array_api_compat import device
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numbers
 from tracelearn.arrays.linalg import positive_part
-from tracelearn.errors import check_name_is_free
+from tracelearn.errors import brief, check_name_is_free
 
 __all__ = [
     "LOSSES",
@@ -124,16 +125,16 @@ class Loss:
         xp = array_namespace(start)
         eps = float(xp.finfo(start.dtype).eps)
         kind = {"dtype": start.dtype, "device": device(start)}
-        curvature = 1.0 if self.curvature is None else self.curvature
-        columns = [_Bracket(value, curvature) for value in to_numbers(start)]
+        largest_curvature = 1.0 if self.curvature is None else self.curvature
+        columns = [_Bracket(value, largest_curvature) for value in to_numbers(start)]
         b = start
         for _ in range(300):
             shift = b
             means = to_numbers(total(lambda y, z, share: self._means_at(shift, y, z, share)))  # noqa: B023 - called here
             moved = []
             for k, column in enumerate(columns):
-                derivative, size, bend = means[k :: len(columns)]
-                moved.append(column.moved(derivative, size, bend, eps))
+                derivative, size, curvature = means[k :: len(columns)]
+                moved.append(column.moved(derivative, size, curvature, eps))
             if all(new is old for new, old in zip(moved, columns, strict=True)):
                 break
             columns = moved
@@ -157,32 +158,32 @@ class _Bracket:
     """The search for one intercept: where it is, and between which values the answer lies."""
 
     b: float
-    curvature: float
+    largest_curvature: float
     low: float = -math.inf
     high: float = math.inf
     reach: float = 1.0  # the longest step while one end is open
     last: tuple[float, float] | None = None  # the intercept before, and the mean derivative there
 
-    def moved(self, mean: float, size: float, bend: float, eps: float) -> _Bracket:
+    def moved(self, derivative: float, size: float, curvature: float, eps: float) -> _Bracket:
         """Take a step, given means of the derivative, of its absolute value and of the curvature; return ``self`` when done."""
-        if abs(mean) <= _ROUNDING * eps * size:
+        if abs(derivative) <= _ROUNDING * eps * size:
             return self
-        low, high = (self.b, self.high) if mean < 0 else (self.low, self.b)
+        low, high = (self.b, self.high) if derivative < 0 else (self.low, self.b)
         is_closed = math.isfinite(low) and math.isfinite(high)
-        middle = 0.5 * (low + high) if is_closed else self.b - math.copysign(self.reach, mean)
+        middle = 0.5 * (low + high) if is_closed else self.b - math.copysign(self.reach, derivative)
         reach = self.reach if is_closed else 2.0 * self.reach
-        mean_before = math.inf
-        slope = bend
+        size_before = math.inf
+        slope = curvature
         if self.last is not None:
-            mean_before = abs(self.last[1])
-            slope = (mean - self.last[1]) / (self.b - self.last[0])
-        newton = self.b - mean / (slope if slope > 1e-12 * self.curvature else self.curvature)
-        # A step that did not halve the mean is followed by a bisection: secants alone may creep.
-        is_good = low < newton < high and abs(newton - self.b) <= reach and abs(mean) < 0.5 * mean_before
+            size_before = abs(self.last[1])
+            slope = (derivative - self.last[1]) / (self.b - self.last[0])
+        newton = self.b - derivative / (slope if slope > 1e-12 * self.largest_curvature else self.largest_curvature)
+        # A step that did not halve the derivative is followed by a bisection: secants alone may creep.
+        is_good = low < newton < high and abs(newton - self.b) <= reach and abs(derivative) < 0.5 * size_before
         after = newton if is_good else middle
         if abs(after - self.b) <= 0.5 * eps * abs(self.b):
             return self
-        return _Bracket(after, self.curvature, low, high, reach, (self.b, mean))
+        return _Bracket(after, self.largest_curvature, low, high, reach, (self.b, derivative))
 
 
 @dataclass(frozen=True)
@@ -229,8 +230,10 @@ class Huber(Loss):
     delta: float = 1.35
 
     def __post_init__(self) -> None:
-        if not self.delta > 0:
-            raise ValueError(f"Expected a delta above 0, got {self.delta}: the size of a residual, in units of y.")
+        if not (isinstance(self.delta, Real) and 0 < self.delta < math.inf):
+            raise ValueError(
+                f"Expected a finite delta above 0, got {brief(self.delta)}: the size of a residual, in units of y."
+            )
 
     def value(self, y: Array, z: Array) -> Array:
         """Evaluate ``r^2`` or ``2 delta |r| - delta^2``."""

@@ -31,7 +31,7 @@ __all__ = ["Accumulator", "Cancelled", "Moments"]
 # Rows are centred block by block, so the data are never copied whole: on a processor in a buffer that stays in cache,
 # elsewhere in blocks large enough to keep the device busy.
 _BLOCK_BYTES = 16 << 20
-_EXCESS = 64  # corrections of rank one that are collected, then made together
+_MOST_PENDING = 64  # corrections of rank one that are collected, then made together
 # Sparse rows are summed as such where at most this share of them is not zero, and every feature spreads about its mean by
 # at least this share of its mean square.
 _LARGEST_DENSITY = 0.1
@@ -40,9 +40,8 @@ _LEAST_SPREAD = 1e-4
 _SINGLE_ROWS = 1 << 13
 # Differences of moments.
 _ROUNDING = 8.0  # their rounding, in units of the last place of all that was added and subtracted
-_LARGEST_NOISE = (
-    1e-3  # the largest rounding, as a share of the variance of the remainder, from which one may still learn
-)
+# The largest rounding, as a share of the variance of the remainder, from which one may still learn.
+_LARGEST_NOISE = 1e-3
 _NO_VARIATION = 1e-9  # a feature whose variance is a smaller share of its mean square counts as constant
 
 
@@ -404,25 +403,6 @@ class Moments:
         """The paper's D: the sum of ``x``, of shape (p,)."""
         return self.weight * self.x_mean
 
-    def kronecker_sum(self, shape: tuple[int, ...]) -> Array:
-        """Lay out the paper's B as the sum of tensor Kronecker squares, of shape (I1 I1, ..., IN IN)."""
-        xp = array_namespace(self.gram)
-        order = len(shape)
-        paired = tuple(axis for pair in zip(range(order), range(order, 2 * order), strict=True) for axis in pair)
-        tensor = xp.permute_dims(xp.reshape(self.second_moment, (*shape, *shape)), paired)
-        return xp.reshape(tensor, tuple(size * size for size in shape))
-
-    @property
-    def paper_lipschitz(self) -> float:
-        """The paper's L (Lemma 3.1, Algorithm 2 line 9), verbatim: ``2 p`` times the sum of squared norms.
-
-        Correct, and larger than needed by a factor of at least p: Cauchy-Schwarz needs no product of mode sizes, and
-        the tight constant is twice the largest eigenvalue of ``second_moment``, not its trace.
-        """
-        xp = array_namespace(self.gram)
-        trace = float(xp.sum(xp.linalg.diagonal(self.gram))) + self.weight * float(xp.sum(self.x_mean**2))
-        return 2.0 * self.n_features * trace
-
     def __repr__(self) -> str:
         return f"Moments(weight={self.weight}, n_features={self.n_features}, n_targets={self.n_targets})"
 
@@ -442,7 +422,7 @@ class Accumulator:
     # Memory that all blocks share: fresh pages for every block cost more than the arithmetic.
     _buffers: dict[str, Any] = field(default_factory=dict)
     _squares: dict[Any, Any] = field(default_factory=dict)
-    _excess: list[Any] = field(default_factory=list)
+    _pending: list[Any] = field(default_factory=list)
 
     @classmethod
     def empty(cls, n_features: int, n_targets: int, like: Array | None = None, *, single: bool = False) -> Accumulator:
@@ -476,8 +456,8 @@ class Accumulator:
 
     def freeze(self) -> Moments:
         """Return the moments of all that was added; nothing is to be added afterwards."""
-        if self._excess:
-            self._settle()
+        if self._pending:
+            self._add_pending()
         moments = Moments(self.weight, self.x_mean, self.y_mean, self.gram, self.cross, self.target_sq)
         past = self.begun_from
         if past is None or past.cancelled is None:
@@ -524,27 +504,26 @@ class Accumulator:
         if total == 0.0:
             return
         merged = self.weight + total
-        is_heavy = self.single or total > self.weight
+        at_own_mean = self.single or total > self.weight
         share = xp.ones(x.shape[0], dtype=wide, device=device(x)) if weight is None else xp.astype(weight, wide)
-        rows, x_step = self._shifted("x", x, self.x_mean, share, total, centre=is_heavy)
-        y_rows, y_step = self._shifted("y", y, self.y_mean, share, total, centre=is_heavy)
+        rows, x_step = self._shifted("x", x, self.x_mean, share, total, centre=at_own_mean)
+        y_rows, y_step = self._shifted("y", y, self.y_mean, share, total, centre=at_own_mean)
         if weight is not None:
             roots = xp.sqrt(share)[:, None]
             rows *= roots
             y_rows *= roots
-        factor = (
-            (self.weight if is_heavy else -total) / merged * total
-        )  # of the product of steps: Chan's, or the correction
-        self._grow(to_single(rows) if self.single else rows)
+        # Of the product of steps: Chan's, or the correction.
+        factor = (self.weight if at_own_mean else -total) / merged * total
+        self._add_gram(to_single(rows) if self.single else rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
         self.target_sq = self.target_sq + (xp.sum(y_rows**2, axis=0) + factor * y_step**2)
         move = math.sqrt(abs(factor)) * x_step
         if factor > 0.0 and not self.single:
-            self._grow(move[None, :])
+            self._add_gram(move[None, :])
         elif factor != 0.0:
-            self._excess.append(move)
-        if len(self._excess) == _EXCESS:
-            self._settle()
+            self._pending.append(move)
+        if len(self._pending) == _MOST_PENDING:
+            self._add_pending()
         self.x_mean = self.x_mean + total / merged * x_step
         self.y_mean = self.y_mean + total / merged * y_step
         self.weight = merged
@@ -602,12 +581,12 @@ class Accumulator:
         self.weight = merged
         return self
 
-    def _settle(self) -> None:
+    def _add_pending(self) -> None:
         """Make the collected corrections in one product: subtract them, or in single precision, where blocks are centred, add."""
-        self._grow(array_namespace(self.x_mean).stack(self._excess), 1.0 if self.single else -1.0)
-        self._excess.clear()
+        self._add_gram(array_namespace(self.x_mean).stack(self._pending), 1.0 if self.single else -1.0)
+        self._pending.clear()
 
-    def _grow(self, rows: Array, sign: float = 1.0) -> None:
+    def _add_gram(self, rows: Array, sign: float = 1.0) -> None:
         """Add ``rows.T @ rows``: one rank-k update of BLAS where the library sees the symmetry, as NumPy does."""
         if is_numpy_array(rows):
             square = self._squares[rows.dtype] = np.matmul(rows.T, rows, out=self._squares.get(rows.dtype))

@@ -17,6 +17,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, Self
 
 from array_api_compat import device
@@ -56,7 +57,7 @@ _NAMES_OF_SUMS = ("overlapped", "latent", "scaled_latent")
 class Split:
     """How a weight tensor is shared out over the terms of a penalty.
 
-    ``parts`` has shape (M, B, I1, ..., IN), one for each term; ``duals`` the same shape or, where all parts share one force,
+    ``parts`` has shape (M, B, I1, ..., IN), one for each term; ``duals`` the same shape or, where all parts share one dual,
     (1, B, I1, ..., IN). ``anchors`` are where the next iteration goes on from: for an overlap what the parts are
     proximal points of, for a latent norm the parts, over-relaxed. ``Blocks`` holds tuples of these.
     """
@@ -101,8 +102,8 @@ class Penalty(Protocol):
         With an ``error`` (B,), bound that of all tensors within such a Euclidean distance of G.
         """
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Estimate the length of the forces at an optimum with alpha = 1: where ADMM begins its step."""
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Estimate the Euclidean length of the duals at an optimum with alpha = 1: ADMM chooses its first step by it."""
 
     @property
     def stiffness(self) -> float:
@@ -143,7 +144,8 @@ class Atom:
 
     ``view`` shows a batch (B, I1, ..., IN) as matrices (B, m, q), ``back`` undoes it. The others act on stacks of matrices
     (..., m, q): ``norms`` and ``dual_norms`` (...), ``prox`` with thresholds (...), and ``restrict`` gives
-    matrices exactly the structure of others.
+    matrices exactly the structure of others. Of the matrices of a mode they see nothing but the numbers: atoms that differ in
+    their ``mode`` alone are evaluated together.
 
     Atoms are added and multiplied with weights: ``0.5 * Nuclear(0) + 0.5 * Nuclear(1) + 0.1 * L1()``.
     """
@@ -394,23 +396,25 @@ class _Terms:
         """Check modes and weights, drop terms of weight zero, and merge equal ones: one term has a closed proximal point."""
         weight_of: dict[Atom, Any] = {}
         for weight, atom in self.terms:
-            if not (isinstance(weight, float | int) and math.isfinite(weight) and weight >= 0):
-                raise ValueError(f"Expected weights of a penalty that are finite and not negative, got {weight}.")
+            if not (isinstance(weight, Real) and math.isfinite(weight) and float(weight) >= 0):
+                raise ValueError(
+                    f"Expected weights of a penalty that are finite and not negative, got {brief(weight)}."
+                )
             bound: Any = atom
             if hasattr(bound, "mode"):
-                if not -len(shape) <= bound.mode < len(shape):
+                if not (isinstance(bound.mode, Integral) and -len(shape) <= int(bound.mode) < len(shape)):
                     raise ValueError(
-                        f"Expected terms that fit weights of shape {shape}, got {atom}: modes are counted from 0."
+                        f"Expected terms that fit weights of shape {shape}, got {brief(atom)}: modes are counted from 0."
                     )
                 bound = replace(bound, mode=0 if len(shape) == 2 and atom.is_transposable else bound.mode % len(shape))
             if weight:
                 weight_of[bound] = self._merge(weight_of[bound], weight) if bound in weight_of else weight
         if not weight_of:
             raise ValueError("Expected a penalty with some weight above zero, got none: use alpha=0 for no penalty.")
-        return replace(self, terms=tuple((weight, atom) for atom, weight in weight_of.items()))
+        return replace(self, terms=tuple((float(weight), atom) for atom, weight in weight_of.items()))
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Sum the forces of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Sum the lengths of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
         total = 0.0
         for weight, atom in self.terms:
             if not isinstance(weight, float | int):  # every problem of a search has its own
@@ -434,9 +438,17 @@ class _Terms:
         terms = [(w if isinstance(w, float | int) else w[problems], atom) for w, atom in self.terms]
         return replace(self, terms=tuple(terms))
 
-    def __add__(self, other: Atom | _Terms) -> Self:
-        other_terms = (1.0 * other).terms if isinstance(other, Atom) else other.terms
-        return replace(self, terms=self.terms + other_terms)
+    def __add__(self, other: Atom | Self) -> Self:
+        if isinstance(other, Atom):
+            return replace(self, terms=(*self.terms, (1.0, other)))
+        if not isinstance(other, _Terms):
+            return NotImplemented
+        if type(other) is not type(self):
+            raise InputError(
+                f"Expected terms that are all overlapping or all latent, got a sum of {type(self).__name__} and "
+                f"{type(other).__name__}: write the terms of both into one of these."
+            )
+        return replace(self, terms=self.terms + other.terms)
 
     def __rmul__(self, weight: float) -> Self:
         return replace(self, terms=tuple((float(weight) * w, atom) for w, atom in self.terms))
@@ -478,7 +490,7 @@ class Overlap(_Terms):
             tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * (1.0 + xp.max(weights) * len(self.terms))
             bound = 1.0 / xp.sum(weights / xp.maximum(norms, tiny), axis=0)
             return slack + xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
-        active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its force is exactly zero
+        active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its dual is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
         norms = self._dual_norms(split.duals + shares * (G - xp.sum(split.duals, axis=0)))
         return slack + xp.max(norms / xp.where(weights > 0, weights, norms + 1.0), axis=0)
@@ -489,7 +501,7 @@ class Overlap(_Terms):
         return 1.0
 
     def start(self, W: Array) -> Split:
-        """Copy W once for each term, without forces."""
+        """Copy W once for each term, with duals of zero."""
         xp = array_namespace(W)
         parts = xp.stack([W] * len(self.terms))
         return Split(parts, xp.zeros_like(parts), parts)
@@ -528,7 +540,7 @@ class Latent(_Terms):
 
     def bound_to(self, shape: tuple[int, ...]) -> Latent:
         """Check modes and weights, and merge equal terms."""
-        if any(isinstance(weight, float | int) and weight == 0 for weight, _ in self.terms):
+        if any(isinstance(weight, Real) and weight == 0 for weight, _ in self.terms):
             raise ValueError("Expected weights above zero in a latent norm, got a zero: a free term leaves no norm.")
         return super().bound_to(shape)
 
@@ -549,9 +561,9 @@ class Latent(_Terms):
         norms = self._dual_norms(G[None, ...])
         return xp.max(norms / weights, axis=0) + error / xp.min(weights, axis=0)
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Average the forces of the terms; W has the share of one part."""
-        return super().force(shape) / len(self.terms) ** 2
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Average the lengths of the terms; the step of W is the share of one part, so it is divided by their number again."""
+        return super().dual_length(shape) / len(self.terms) ** 2
 
     @property
     def stiffness(self) -> float:
@@ -586,7 +598,9 @@ class Latent(_Terms):
         """Compare the parts with those that sum to W, and with those before."""
         count = len(self.terms)
         copies = before.anchors - (array_namespace(W).sum(before.anchors, axis=0) - W)[None, ...] / count
-        return super().residuals(before, after, copies, count**1.5 * rho)  # all parts share one force
+        # Every part has the step count * rho. Of the equal duals of all parts one is kept, which is shorter by sqrt(count).
+        # The base class divides by count.
+        return super().residuals(before, after, copies, count**1.5 * rho)
 
     def tidy(self, W: Array, split: Split) -> Array:
         """Return the sum of the parts: each has exact structure, and all are zero where W is."""
@@ -657,10 +671,10 @@ class Blocks:
         ]
         return xp.max(xp.stack(norms), axis=0)
 
-    def force(self, shape: tuple[int, ...]) -> float:
-        """Combine the forces on the blocks, a third of them: all of them take half as many iterations more (measured)."""
-        forces = [penalty.force(block) for penalty, block in zip(self.penalties, self.shapes, strict=True)]
-        return 0.35 * math.hypot(*forces)
+    def dual_length(self, shape: tuple[int, ...]) -> float:
+        """Combine the lengths of the blocks, a third of it: all of it takes half as many iterations more (measured)."""
+        lengths = [penalty.dual_length(block) for penalty, block in zip(self.penalties, self.shapes, strict=True)]
+        return 0.35 * math.hypot(*lengths)
 
     @property
     def stiffness(self) -> float:
@@ -756,7 +770,7 @@ def as_penalty(penalty: Any, shape: tuple[int, ...], mode_weights: Sequence[floa
         )
     total = ATOMS[penalty]() if isinstance(penalty, str) and penalty in ATOMS else penalty
     total = 1.0 * total if isinstance(total, Atom) else total
-    if not hasattr(total, "bound_to"):
+    if isinstance(total, type) or not hasattr(total, "bound_to"):
         names = ", ".join(repr(name) for name in (*PENALTIES, *ATOMS))
         raise ValueError(
             f"Expected a penalty among {names}, or a sum of atoms, got {brief(penalty)}: choose one of these."

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array
+from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
 from tracelearn.io.streams import StreamReport
 from tracelearn.optional import require

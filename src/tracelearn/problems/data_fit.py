@@ -43,8 +43,8 @@ class Evaluation(Protocol):
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Bound what the dual value (B,) and the length of the gradient (B,) are off by.
 
-        By rounding, which is ``unit`` of what was summed: where large terms cancel, it is more than the result shows. And by
-        forces that do not balance, as a free intercept asks.
+        By rounding, which is ``unit`` of what was summed: where large terms cancel, it is more than the result shows. And where
+        the intercept is free, by a mean derivative of the loss that is not quite zero.
         """
 
     def least_value(self, error: Array) -> Array:

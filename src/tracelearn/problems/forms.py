@@ -9,11 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from tracelearn.arrays.array_api import free_memory, is_sparse
+from tracelearn.arrays.array_api import Array, free_memory, is_sparse
+from tracelearn.arrays.span import span
 from tracelearn.losses import Loss
-from tracelearn.problems.basis import in_basis, variances_about
 from tracelearn.problems.sample_loss import SampleLoss
-from tracelearn.problems.sparse_operators import FEW
+from tracelearn.problems.sparse_operators import LARGEST_DENSE
 from tracelearn.problems.squares import Squares, squares_of_samples
 from tracelearn.samples.samples import Samples
 
@@ -33,10 +33,6 @@ class Form(Protocol):
     @property
     def uses_moments(self) -> bool:
         """Whether the moments of the samples hold all that the data fit needs."""
-
-    @property
-    def reads_samples_again(self) -> bool:
-        """Whether solvers read the samples in every iteration, instead of moments."""
 
     def prepared(self, samples: Samples) -> Samples:
         """Return samples as this form reads them, checked for NaN and infinity unless the moments will show these."""
@@ -63,7 +59,6 @@ class MomentsForm:
 
     reason: str = "moments hold all that the samples say about a linear model"
     uses_moments = True
-    reads_samples_again = False
 
     def prepared(self, samples: Samples) -> Samples:
         """Return the samples as they are: NaN and infinity show in their moments."""
@@ -85,7 +80,6 @@ class BasisForm:
 
     reason: str = "all products are taken in what the samples span"
     uses_moments = False
-    reads_samples_again = False
 
     def prepared(self, samples: Samples) -> Samples:
         """Check every number for NaN and infinity."""
@@ -96,11 +90,29 @@ class BasisForm:
     ) -> Squares:
         """Find a basis of the samples and the moments of their coordinates in it; return the data fit of all p features."""
         samples = self.prepared(samples)
-        basis, origin, coordinates = in_basis(samples, fit_intercept=fit_intercept)
+        origin = _origin(samples, fit_intercept=fit_intercept)
+        basis, coordinates = span(samples.rows - origin)
         fit = MomentsForm().data_fit(
-            coordinates, loss, ridge=ridge, joint=joint, fit_intercept=fit_intercept, spectral=spectral
+            samples.with_rows(coordinates, (coordinates.shape[1],)),
+            loss,
+            ridge=ridge,
+            joint=joint,
+            fit_intercept=fit_intercept,
+            spectral=spectral,
         )
-        return fit.lifted(basis, origin, variances_about(samples, origin))
+        variances = samples.total(lambda X, Y, share, z: share @ (X - origin) ** 2)
+        return fit.lifted(basis, origin, variances)
+
+
+def _origin(samples: Samples, *, fit_intercept: bool) -> Array:
+    """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept.
+
+    A feature that is constant up to the rounding of its mean would look like one that tells samples apart. The mean is found
+    about the first sample, so that what all have in common is found exactly.
+    """
+    (block,) = samples.blocks
+    first = block.X[0, :]
+    return first + (block.weight / samples.weight) @ (block.X - first) if fit_intercept else 0.0 * first
 
 
 @dataclass(frozen=True)
@@ -110,7 +122,6 @@ class SamplesForm:
     reason: str = "every iteration reads the samples"
     in_passes: bool = False  # whether no square matrix fits, so that every product is a pass over the samples
     uses_moments = False
-    reads_samples_again = True
 
     def prepared(self, samples: Samples) -> Samples:
         """Check every number; in passes, samples are cast to double precision block by block whenever they are read."""
@@ -140,7 +151,7 @@ def choose_form(samples: Samples, loss: Loss, memory: int | None = None) -> Form
     """
     p = math.prod(samples.shape)
     n = _UNKNOWN if samples.n_samples is None else samples.n_samples
-    if is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, FEW)):
+    if is_sparse(samples.like) and not (loss.has_moments and p <= min(2 * n, LARGEST_DENSE)):
         return SamplesForm("products with the sparse samples take the place of square matrices")
     gram_bytes = 8 * p * p
     basis_bytes = 8 * n * max(n, p) if samples.in_memory else _UNKNOWN

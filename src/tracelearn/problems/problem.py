@@ -167,14 +167,14 @@ def certify(
     value_error, gradient_error = evaluation.errors(last_places)
     norms = penalty.value(W, split)
     objective = evaluation.value + alpha * xp.sum(xp.reshape(norms, by_problem), axis=1)
-    # Duals are forces on W, of the sign of -g. A gradient that is off by some length is off by no more in any norm.
-    forces = -xp.reshape(evaluation.gradient, W.shape)
-    force_errors = repeated(gradient_error, W.shape[0])
-    levels = penalty.dual_norm(forces, split, force_errors)
-    level = xp.max(xp.reshape(levels, by_problem), axis=1)
+    # The dual point is -g, as are the duals of a split. No dual norm of an error exceeds its Euclidean length.
+    dual_point = -xp.reshape(evaluation.gradient, W.shape)
+    dual_norms = penalty.dual_norm(dual_point, split, repeated(gradient_error, W.shape[0]))
+    dual_norm = xp.max(xp.reshape(dual_norms, by_problem), axis=1)
     ones = xp.ones_like(alpha)
-    # Divided only where it is needed: a large alpha by a small level would overflow.
-    dual = evaluation.dual_value(xp.where(level > alpha, alpha / xp.where(level > alpha, level, ones), ones))
+    is_outside = dual_norm > alpha
+    # Divided only where it is needed: a large alpha by a small norm would overflow.
+    dual = evaluation.dual_value(xp.where(is_outside, alpha / xp.where(is_outside, dual_norm, ones), ones))
     if not problems.penalised:
         # Without a penalty only a dual point of zero is feasible, however small the gradient: its length gives a bound instead.
         dual = xp.where(alpha == 0, xp.maximum(dual, evaluation.least_value(gradient_error)), dual)

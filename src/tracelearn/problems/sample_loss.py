@@ -14,6 +14,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, multi
 from tracelearn.arrays.linalg import pairwise_grams, positive_part, squared
 from tracelearn.arrays.span import short_basis, span
 from tracelearn.arrays.subspaces import Subspaces
+from tracelearn.errors import brief
 from tracelearn.losses import Loss
 from tracelearn.moments import Accumulator, Moments
 from tracelearn.problems.data_fit import Solvers, least_value, repeated, summed
@@ -28,7 +29,7 @@ from tracelearn.problems.operators import (
     SpectralGram,
     stacked,
 )
-from tracelearn.problems.sparse_operators import FEW, SparseGram
+from tracelearn.problems.sparse_operators import LARGEST_DENSE, SparseGram
 from tracelearn.problems.squares import Squares, quadratic_model
 from tracelearn.samples.samples import Block, Samples
 
@@ -53,7 +54,7 @@ _SMALLEST = 1e-12
 Weigh = Callable[[Array, Array, Array], Array]
 
 
-def _is_far(mean: Array, squares: Array) -> bool:
+def _mean_hides_spread(mean: Array, squares: Array) -> bool:
     """Tell whether some feature's mean is so far from zero that sums of products lose the digits of its spread.
 
     Then the mean is subtracted from all samples, at the cost of a copy: a constant feature becomes exactly zero.
@@ -98,8 +99,8 @@ class _Share:
 class LossEvaluation:
     """What is known at one W: ``scores`` stay with the samples, ``shift`` (K,) is the best intercept.
 
-    ``imbalance`` (K,) is the mean derivative there, zero unless the search for the intercept ended early; ``force`` (B,) is
-    the root mean square of the derivatives.
+    ``mean_derivative`` (K,) of the loss is zero there unless the search for the intercept ended early; ``rms_derivative`` (B,)
+    is the root of the mean square of the derivatives.
     """
 
     value: Array
@@ -107,16 +108,16 @@ class LossEvaluation:
     fit: SampleLoss
     scores: Any
     shift: Array
-    imbalance: Array
-    force: Array
+    mean_derivative: Array
+    rms_derivative: Array
     ridge_value: Array
     W: Array
 
     def errors(self, unit: float) -> tuple[Array, Array]:
         """Estimate rounding from the mean squares of the products ``w_i x_i``, which cancel where features are collinear.
 
-        A free intercept asks that forces sum to zero. Where they do not, subtracting their mean makes a feasible dual point: the
-        dual value changes by at most the mean times scores, the gradient by the mean times samples.
+        A free intercept asks that the derivatives sum to zero. Where they do not, subtracting their mean makes a feasible dual
+        point: the dual value changes by at most the mean times scores, the gradient by the mean times samples.
         """
         xp = array_namespace(self.W)
         fit = self.fit
@@ -124,29 +125,31 @@ class LossEvaluation:
         # The root mean squares of the scores with their intercept, and of the samples.
         sizes = xp.sqrt(summed(self.W**2 @ fit.squares, n)) + xp.sqrt(summed(self.shift**2, n))
         length = xp.sqrt(xp.sum(fit.squares))
-        curvature = self.force if fit.loss.curvature is None else fit.loss.curvature
-        value = unit * (self.value + self.force * sizes)
-        gradient = unit * ((self.force + curvature * sizes) * length + 2.0 * xp.sqrt(fit.ridge * self.ridge_value))
+        curvature = self.rms_derivative if fit.loss.curvature is None else fit.loss.curvature
+        value = unit * (self.value + self.rms_derivative * sizes)
+        gradient = unit * (
+            (self.rms_derivative + curvature * sizes) * length + 2.0 * xp.sqrt(fit.ridge * self.ridge_value)
+        )
         if not fit.fit_intercept:
             return value, gradient
-        imbalance = summed(xp.abs(self.imbalance), n)
-        return value + imbalance * sizes, gradient + imbalance * length
+        excess = summed(xp.abs(self.mean_derivative), n)
+        return value + excess * sizes, gradient + excess * length
 
     def least_value(self, error: Array) -> Array:
         """Bound the least loss from below, where there is a ridge and the length of the gradient may be off by an error."""
         return least_value(self.value, self.gradient, 2.0 * self.fit.ridge, error)
 
     def dual_value(self, largest_scale: Array) -> Array:
-        """Evaluate minus the mean conjugate at the scaled forces, less the ridge term.
+        """Evaluate minus the mean conjugate at the scaled derivatives, less the ridge term.
 
-        A scale of one is best, since at the optimum the forces are the dual solution. Where they do not sum to zero, as a free
-        intercept asks, the scale is zero: the dual value is then zero too, the bound that no loss is negative.
+        A scale of one is best, since at the optimum the derivatives are the dual solution. Where they do not sum to zero, as a
+        free intercept asks, the scale is zero: the dual value is then zero too, the bound that no loss is negative.
         """
         xp = array_namespace(self.value)
         scale = largest_scale
         if self.fit.fit_intercept:
-            allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self.force
-            scale = scale * xp.astype(summed(xp.abs(self.imbalance), scale.shape[0]) <= allowed, scale.dtype)
+            allowed = float(xp.finfo(self.value.dtype).eps) ** 0.5 * self.rms_derivative
+            scale = scale * xp.astype(summed(xp.abs(self.mean_derivative), scale.shape[0]) <= allowed, scale.dtype)
         loss = self.fit.loss
         shift = self.shift
         scale_of_target = repeated(scale, self.shift.shape[0])
@@ -192,13 +195,13 @@ class SampleLoss:
         loss.check_mean(y_mean)
         xp = array_namespace(mean)
         rows = samples.rows
-        if rows is not None:
+        if rows is not None:  # once more about the first sample: what all samples have in common is then exact
             first = rows[0, :]
             mean = first + cut.total(lambda X, Y, share, z: share @ (X - first))
         mean = mean if fit_intercept else 0.0 * mean
         origin = 0.0 * mean
         y_origin = y_mean if fit_intercept and loss.is_shift_invariant else None
-        is_far = fit_intercept and _is_far(mean, squares) and not is_sparse(samples.like)
+        is_far = fit_intercept and _mean_hides_spread(mean, squares) and not is_sparse(samples.like)
         if is_far or y_origin is not None:
             samples = _moved(samples, mean if is_far else None, y_origin)
         if is_far:
@@ -272,7 +275,7 @@ class SampleLoss:
         curvature = self.loss.curvature
         if curvature is None:
             raise ValueError(
-                f"Expected a loss of bounded curvature for this solver, got {self.loss!r}: use solver='newton', and fewer "
+                f"Expected a loss of bounded curvature for this solver, got {brief(self.loss)}: use solver='newton', and fewer "
                 "features or samples if they do not fit."
             )
         bound: Operator
@@ -312,15 +315,15 @@ class SampleLoss:
 
         def sums(X: Array, Y: Array, share: Array, z: Array) -> tuple[Array, ...]:
             derivative = loss.derivative(Y, z + shift)
-            forces = derivative * share[:, None]
-            return share @ loss.value(Y, z + shift), forces.T @ X, xp.sum(forces, axis=0), share @ derivative**2
+            weighted = derivative * share[:, None]
+            return share @ loss.value(Y, z + shift), weighted.T @ X, xp.sum(weighted, axis=0), share @ derivative**2
 
-        value, gradient, imbalance, squares = self.samples.total(sums, scores)
+        value, gradient, mean_derivative, squares = self.samples.total(sums, scores)
         ridge_value = self.ridge * summed(xp.sum(W**2, axis=1), self.n_problems)
         gradient = gradient + 2.0 * repeated(self.ridge, W.shape[0])[:, None] * W
         value = summed(value, self.n_problems) + ridge_value
-        force = xp.sqrt(summed(squares, self.n_problems))
-        return LossEvaluation(value, gradient, self, scores, shift, imbalance, force, ridge_value, W)
+        rms_derivative = xp.sqrt(summed(squares, self.n_problems))
+        return LossEvaluation(value, gradient, self, scores, shift, mean_derivative, rms_derivative, ridge_value, W)
 
     def shifted_solver(self, shift: Array) -> Rows:
         """Factor the bound of the Hessian, with twice the ridge and a shift on its diagonal."""
@@ -457,7 +460,7 @@ class SampleLoss:
         centre = self.fit_intercept
         like = samples.like
         basis = self._basis
-        if like is not None and is_sparse(like) and like.shape[1] > min(FEW, like.shape[0]):
+        if like is not None and is_sparse(like) and like.shape[1] > min(LARGEST_DENSE, like.shape[0]):
             weights = samples.total(lambda X, Y, share, z: weigh(Y, share, z), scores)
             return [SparseGram.of(like, weights[:, k], centre=centre) for k in range(weights.shape[1])]
 
@@ -504,9 +507,11 @@ class SampleLoss:
         shift = self._shift(self.samples.scores(W))
         if not self.fit_intercept:
             return shift
-        shift = shift - W @ self.origin
         if not self.loss.is_separable:
-            return shift - array_namespace(shift).mean(shift)  # they sum to zero
+            # Equal scores for all targets change nothing, but large ones would lose digits in single precision. So intercepts sum
+            # to zero where samples are near zero; else the scores of the mean sample do.
+            shift = shift - array_namespace(shift).mean(shift)
+        shift = shift - W @ self.origin
         return shift if self.y_origin is None else shift + self.y_origin
 
     def take(self, problems: Array) -> SampleLoss:

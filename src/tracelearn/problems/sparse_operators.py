@@ -16,10 +16,10 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.arrays.linalg import conjugate_gradients, positive_part, scaled_rows, squared
 from tracelearn.problems.operators import Diagonal, Gram, Rows, largest_eigenvalue
 
-__all__ = ["FEW", "SparseGram"]
+__all__ = ["LARGEST_DENSE", "SparseGram"]
 
 # Rows and columns of the largest dense matrix that takes the place of sparse products: small enough to be factored often.
-FEW = 2048
+LARGEST_DENSE = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class SparseGram:
         n, p = self.X.shape
         if n == 0 or int(np.max(np.diff(self.X.indptr))) <= 1:
             return Diagonal(self._squares)
-        if n <= min(FEW, p):
+        if n <= min(LARGEST_DENSE, p):
             return _Kernel(scaled_rows(self.X, np.sqrt(self.weight)))
         return None
 

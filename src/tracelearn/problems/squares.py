@@ -37,11 +37,10 @@ class SquaresEvaluation:
         fit = self.squares
         xp = array_namespace(self.value)
         B = self.value.shape[0]
-        if fit.variances is None:
-            target = summed(fit.target, B)
+        x_size, y_size = fit.rounding_sizes
+        target = summed(y_size, B)
+        if x_size is None:
             return unit * target, xp.zeros_like(target)
-        x_size = fit.variances if fit.x_rounding is None else fit.x_rounding
-        target = summed(fit.target if fit.y_rounding is None else fit.y_rounding, B)
         scatter = ridge = xp.zeros_like(target)
         if self.W is not None:
             scatter = summed(_row_products(self.W**2, x_size), B)
@@ -133,19 +132,21 @@ class Squares:
         back = array_namespace(basis).matrix_transpose(basis)
         operator = InBasis(self.operator, basis)  # type: ignore[arg-type]
         x_mean = origin + self.x_mean @ back
-        return replace(self, operator=operator, cross=self.cross @ back, x_mean=x_mean, variances=variances)
+        cross = self.cross @ back
+        return replace(self, operator=operator, cross=cross, x_mean=x_mean, variances=variances, x_rounding=None)
 
     @property
     def in_coordinates(self) -> Squares:
-        """The problems of the coordinates in the basis, which ``lifted`` has restated for all features."""
-        operator: Any = self.operator
+        """The problems of the coordinates in a basis where ``lifted`` has restated them for all features; else the same."""
+        operator = self.operator
+        if not isinstance(operator, InBasis):
+            return self
         return replace(self, operator=operator.inner, cross=self.cross @ operator.basis)
 
     @classmethod
     def stacked(cls, parts: Sequence[Squares]) -> Squares:
         """Join problems that differ in their samples, the folds of a search: one group of rows for each."""
         xp = array_namespace(parts[0].cross)
-        subtracted = any(part.x_rounding is not None for part in parts)
         return cls(
             operator=stacked([part.operator for part in parts]),
             cross=xp.concat([part.cross for part in parts]),
@@ -154,16 +155,15 @@ class Squares:
             x_mean=xp.stack([part.x_mean for part in parts]),
             y_mean=xp.concat([part.y_mean for part in parts]),
             variances=xp.stack([part.variances for part in parts]),
-            x_rounding=xp.stack([part.rounding_sizes[0] for part in parts]) if subtracted else None,
-            y_rounding=xp.concat([part.rounding_sizes[1] for part in parts]) if subtracted else None,
+            x_rounding=xp.stack([part.rounding_sizes[0] for part in parts]),
+            y_rounding=xp.concat([part.rounding_sizes[1] for part in parts]),
         )
 
     @property
-    def rounding_sizes(self) -> tuple[Array, Array]:
-        """The variances of features and of targets that rounding is proportional to."""
-        if self.x_rounding is None or self.y_rounding is None:
-            return self.variances, self.target
-        return self.x_rounding, self.y_rounding
+    def rounding_sizes(self) -> tuple[Array | None, Array]:
+        """The variances of features, None in a quadratic model, and of targets that rounding is proportional to."""
+        x_size = self.variances if self.x_rounding is None else self.x_rounding
+        return x_size, self.target if self.y_rounding is None else self.y_rounding
 
     @property  # not cached: it refers to the squares, and a reference cycle would delay the release of its memory
     def at_zero(self) -> SquaresEvaluation:
@@ -210,8 +210,8 @@ class Squares:
         G = self.n_groups
         each = (G, ridges.shape[0], count // G)
         shift = xp.broadcast_to(2.0 * ridges[:, None], each)
-        force = xp.broadcast_to(xp.reshape(2.0 * self.cross, (G, 1, -1, p)), (*each, p))
-        W = self.operator.solver(xp.reshape(shift, (-1,)))(xp.reshape(force, (-1, p)))
+        right_side = xp.broadcast_to(xp.reshape(2.0 * self.cross, (G, 1, -1, p)), (*each, p))
+        W = self.operator.solver(xp.reshape(shift, (-1,)))(xp.reshape(right_side, (-1, p)))
         b = xp.reshape(self.y_mean, (G, 1, -1)) - xp.reshape(_row_products(W, self.x_mean), each)
         W = xp.moveaxis(xp.reshape(W, (*each, p)), 1, 0)
         return xp.reshape(W, (-1, count, p)), xp.reshape(xp.moveaxis(b, 1, 0), (-1, count))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import to_numpy
-from tracelearn.arrays.tensors import Array, mode_factors
+from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.tensors import mode_factors
 from tracelearn.estimators.weights import target_names as names_of_targets
 from tracelearn.features import Convolutions, SecondOrder
 from tracelearn.plotting.canvas import COLOURS

@@ -5,7 +5,6 @@ duality gap.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from tracelearn.problems.problem import Solution
 from tracelearn.solvers.admm import admm
@@ -15,7 +14,7 @@ from tracelearn.solvers.subspaces import subspaces
 
 __all__ = ["SOLVERS", "Solution", "Solver", "admm", "apg", "newton", "subspaces"]
 
-Solver = Callable[..., Any]
+Solver = Callable[..., Solution]
 
 SOLVERS: dict[str, Solver] = {
     "admm": admm,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.penalties import Split
 from tracelearn.problems.data_fit import repeated
-from tracelearn.problems.operators import InBasis, Rows
+from tracelearn.problems.operators import Rows
 from tracelearn.problems.problem import Problems, Solution
 from tracelearn.problems.squares import Squares
 from tracelearn.solvers.mixing import Mixing, take_tensors
@@ -65,19 +65,19 @@ def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
     next_review = _REVIEW_EVERY
     while True:
         block_start = W, split
-        level = repeated(rho, W.shape[0])
-        strength = repeated(problems.alpha, W.shape[0])
+        rho_of_tensors = repeated(rho, W.shape[0])
+        alpha_of_tensors = repeated(problems.alpha, W.shape[0])
         if update is None:
             solve = problems.fit.shifted_solver(rho) if solve is None else solve
             update = problems.fit.updater(rho, solve)
         for _ in range(min(next_review, next_check, max_iter) - iteration):
             before = split
-            W = update(W, problems.penalty.pull(split, level))
-            split = problems.penalty.push(split, W, strength, level, _RELAX)
+            W = update(W, problems.penalty.pull(split, rho_of_tensors))
+            split = problems.penalty.push(split, W, alpha_of_tensors, rho_of_tensors, _RELAX)
             iteration += 1
         if iteration == next_review:
             balanced = xp.clip(
-                _balanced(operator.shares_shift, problems, rho, before, W, split),
+                _balanced(problems, rho, before, W, split, shares_shift=operator.shares_shift),
                 min=_LEAST_STEP * operator.mean_eigenvalue,
             )
             # A new step costs a factorisation, about a hundred iterations' worth, unless the operator is spectral.
@@ -138,7 +138,7 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     """
     xp = array_namespace(mean)
     fit = problems.fit
-    if isinstance(fit, Squares) and isinstance(fit.operator, InBasis):
+    if isinstance(fit, Squares):
         fit = fit.in_coordinates
     gradient = fit.at_zero.gradient
     ones = xp.ones_like(mean)
@@ -165,11 +165,11 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     norm = xp.sqrt(xp.sum(W**2, axis=(1, 2)))
     floor = xp.where(mean > 0, 1e-8 * mean, ones)
     size = (problems.alpha / longest) * (unit[:, 0, 0] / xp.where(norm > 0, norm, ones))
-    rho = xp.where(norm > 0, 0.9 * problems.penalty.force(problems.shape) * size, floor)
+    rho = xp.where(norm > 0, 0.9 * problems.penalty.dual_length(problems.shape) * size, floor)
     return xp.where(rho > floor, rho, floor)
 
 
-def _balanced(shares_shift: bool, problems: Problems, rho: Array, before: Split, W: Array, split: Split) -> Array:
+def _balanced(problems: Problems, rho: Array, before: Split, W: Array, split: Split, *, shares_shift: bool) -> Array:
     """Change the steps so that primal and dual residual become equal; not those that are right within a factor of 2.5.
 
     Where the problems must share one step, it changes by the geometric mean of their factors.

@@ -70,15 +70,14 @@ class Mixing:
         shares = xp.linalg.solve(system, xp.ones_like(gram[:, :, :1]))[:, :, 0]
         shares = shares / xp.sum(shares, axis=1, keepdims=True)
         is_steady = squares[:, -1:] <= _GROWTH**2 * xp.min(squares, axis=1, keepdims=True)
-        is_near = (
-            xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST
-        )  # a mixture far from all ends cannot be trusted
+        # A mixture far from all ends cannot be trusted.
+        is_near = xp.sum(xp.abs(shares), axis=1, keepdims=True) <= _LARGEST
         shares = xp.where(is_steady & is_near, shares, eye[-1:, :])
         return mixing, _mixed(shares, ends)
 
 
 def _move(start: Split, end: Split, rho: Array) -> Array:
-    """Measure how far what the next iteration depends on has moved, with forces in units of weights: (B, N)."""
+    """Measure how far what the next iteration depends on has moved, with duals in units of weights: (B, N)."""
     xp = array_namespace(rho)
     differences: list[Array] = []
 

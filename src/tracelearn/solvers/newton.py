@@ -66,10 +66,8 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
         if answer is not None:
             inner = answer
             step = _searched(problems, solution.W, inner, evaluation, longer=is_first)
-            if (
-                inner.n_iter == 0 and step is not None
-            ):  # already solves the model to this accuracy, but not yet the problem
-                accuracy *= 0.1
+            if inner.n_iter == 0 and step is not None:
+                accuracy *= 0.1  # W already solves the model to this accuracy, but not yet the problem
             spent += max(inner.n_iter, int(step is not None))
         if step is None and not fit.has_rough_models:
             # Without a model, or a step that helps, ADMM with the bound of the curvature goes on, one pass an iteration.
