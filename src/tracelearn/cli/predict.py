@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -211,10 +211,11 @@ def predict_command(
     inputs = Input(data, samples, target, reading, groups, confounds)
     check_out(out, "predictions", force=force, inputs=(model, *inputs.files))
     check_file(model)
+    loaded = load_to_predict(model)
+    inputs = replace(inputs, reading={**reading, "model": loaded})
     source = inputs.open()
     grouping = inputs.read_groups(source)
     confounding = inputs.read_confounds()
-    loaded = load_to_predict(model)
     from tracelearn.io.writing import write_atomically
 
     with Bar(quiet=quiet) as bar, using(model):
