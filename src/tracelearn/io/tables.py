@@ -57,7 +57,7 @@ class Table:
 
 
 def table_of_rows(rows: Any, columns: Sequence[str] = ()) -> Table:
-    """Make a `Table` of a table of pyarrow; ``columns`` need no preparation."""
+    """Make a `Table` of one in memory, of pyarrow; ``columns`` is an argument because readers of files have it."""
     return Table(
         rows.schema, len(rows), lambda names, start, size: from_row(rows.select(names).to_batches(size), start)
     )
@@ -83,7 +83,7 @@ def _read_column(
 
 
 def columns_of_identifiers(schema: Any) -> list[str]:
-    """List the columns that could name something: of whole numbers or text."""
+    """List the columns that could name recordings or persons: those of whole numbers or text."""
     kinds = {name: schema.field(name).type for name in schema.names}
     return [name for name, kind in kinds.items() if types.is_integer(kind) or is_text(kind)]
 
