@@ -95,6 +95,13 @@ def test_a_model_reads_the_columns_that_it_was_fitted_to(data, model, names, tmp
         model.predict(tmp_path / "fewer.parquet")
 
 
+def test_intervals_of_samples_in_a_file_are_those_of_the_array(data, tmp_path):
+    X, age, *_ = data
+    model = TensorRegressor(views=None, alphas=3).fit(X, age)
+    expected = model.predict_interval(X)
+    np.testing.assert_allclose(model.predict_interval(as_npz(data, tmp_path)), expected)
+
+
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_groups_by_name_are_those_of_the_array(holder, data, tmp_path):
     X, _, label, subject = data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -212,8 +212,7 @@ def predict_command(
     check_out(out, "predictions", force=force, inputs=(model, *inputs.files))
     check_file(model)
     loaded = load_to_predict(model)
-    inputs = replace(inputs, reading={**reading, "model": loaded})
-    source = inputs.open()
+    source = inputs.open(model=loaded)
     grouping = inputs.read_groups(source)
     confounding = inputs.read_confounds()
     from tracelearn.io.writing import write_atomically

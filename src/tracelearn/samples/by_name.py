@@ -51,10 +51,13 @@ def with_targets(X: Any, y: Any, sample_weight: Any, modes: Any = None) -> tuple
     return X, _joined(targets), _joined(weights)
 
 
-def in_memory(X: Any, y: Any = None, groups: Any = None) -> tuple[Any, Any, Any, Any]:
-    """Read samples, targets and groups into memory, for what needs all at once; return X, y, modes and groups."""
-    X, y, _, groups = with_groups(X, y, None, groups)
-    source = None if is_named(X) else as_source(X, y)
+def in_memory(X: Any, y: Any = None, groups: Any = None, known: Any = None) -> tuple[Any, Any, Any, Any]:
+    """Read samples, targets and groups into memory, for what needs all at once; return X, y, modes and groups.
+
+    ``known`` are the modes of the samples that a model was fitted to.
+    """
+    X, y, _, groups = with_groups(X, y, None, groups, known)
+    source = None if is_named(X) else as_source(X, y, modes=known)
     if source is None:
         return *unnamed(X, y), groups
     _check_memory(source)

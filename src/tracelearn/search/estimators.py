@@ -640,7 +640,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         if self.alignment_ is None:
             return apply_to_samples(self._scores_by(self.views_, after, time), X, confounds, spec)
         self._check_groups(groups, method)
-        X, _, _, _ = in_memory(X)
+        X, _, _, _ = in_memory(X, known=spec.modes)
         X, members = samples_by_group(X, groups, type(self).__name__)
         blocks = []
         for group, index in members.items():
@@ -831,7 +831,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
 
         Parameters
         ----------
-        X : samples in memory
+        X : samples, which are read whole
         level : float, default=0.9
             The share of targets that are to be inside.
 
@@ -858,6 +858,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
             warn(
                 "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
             )
+        X, _, _, groups = in_memory(X, None, groups, self._spec.modes)
         Z = self.joined_views(X, groups)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
         lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
