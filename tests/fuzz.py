@@ -521,7 +521,7 @@ def fuzz(options):
     began, number = time.monotonic(), options.first
     with tempfile.TemporaryDirectory() as folder:
         while number < options.first + options.inputs and (left := options.seconds - time.monotonic() + began) > 0:
-            command = [sys.executable, "-m", "tests.fuzz", "--worker", "--folder", folder, "--seed", str(options.seed)]
+            command = [sys.executable, __file__, "--worker", "--folder", folder, "--seed", str(options.seed)]
             command += ["--first", str(number), "--inputs", str(options.first + options.inputs - number)]
             command += ["--seconds", str(left), *(["--kind", options.kind] if options.kind else [])]
             done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -69,6 +69,39 @@ def arguments(holder, data, folder):
     return (X,) if holder == "source" else (X, "label")
 
 
+@pytest.mark.parametrize("model", [TensorClassifier(views=None, alphas=3), TraceNormClassifier()])
+@pytest.mark.parametrize("names", ["ch{}_t{}", "f{}{}", "{}.{}5", "column {} of {}"])
+def test_a_model_reads_the_columns_that_it_was_fitted_to(data, model, names, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    X, _, label, subject = data
+    words = [["Fz", "Cz", "Pz"], ["alpha", "beta", "low", "high"]] if "column" in names else [[1, 2, 3], [4, 5, 6, 7]]
+    columns = [names.format(c, t) for c in words[0] for t in words[1]]
+    if "column" in names:
+        columns[0] = "age"  # no grid: columns are known by their names
+    frame = pandas.DataFrame(X.reshape(N, -1), columns=columns)
+    frame.assign(label=label).to_parquet(tmp_path / "train.parquet")
+    shuffled = frame[columns[::-1]].assign(subject=subject, label=label, site="here")
+    shuffled.to_parquet(tmp_path / "test.parquet")
+    model.fit(tmp_path / "train.parquet", "label")
+    expected = model.predict(frame.to_numpy().reshape(N, *model.sample_shape_))
+    np.testing.assert_array_equal(model.predict(tmp_path / "test.parquet"), expected)
+    assert model.score(tmp_path / "test.parquet", "label") == np.mean(expected == label)
+    model_page(model, tmp_path / "test.parquet", "label")
+    source = open_source(tmp_path / "test.parquet", target="label", model=model)
+    np.testing.assert_array_equal(model.predict(source), expected)
+    frame.drop(columns=columns[1]).to_parquet(tmp_path / "fewer.parquet")
+    with pytest.raises(ValueError, match=r"instead of|shape|entries"):
+        model.predict(tmp_path / "fewer.parquet")
+
+
+def test_intervals_of_samples_in_a_file_are_those_of_the_array(data, tmp_path):
+    X, age, *_ = data
+    model = TensorRegressor(views=None, alphas=3).fit(X, age)
+    expected = model.predict_interval(X)
+    np.testing.assert_allclose(model.predict_interval(as_npz(data, tmp_path)), expected)
+
+
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_groups_by_name_are_those_of_the_array(holder, data, tmp_path):
     X, _, label, subject = data

@@ -17,8 +17,7 @@ ROOT = Path(__file__).parent.parent
 def test_hostile_files_are_read_or_refused_in_one_sentence(tmp_path):
     command = [
         sys.executable,
-        "-m",
-        "tests.fuzz",
+        ROOT / "tests" / "fuzz.py",
         "--inputs",
         "1200",
         "--seconds",

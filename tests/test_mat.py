@@ -118,3 +118,12 @@ def test_truth_values_and_matrices_are_read_as_scipy_reads_them(data, tmp_path):
     path = write_5(tmp_path / "d.mat", {"X": X[:, 0], "flags": y[:, None] > [1, 2]})
     assert_array_equal(read(open_source(path, samples="flags", target=None))[0], y[:, None] > [1, 2])
     assert_array_equal(read(open_source(path, target=None))[0], io.loadmat(path)["X"])
+
+
+def test_a_vector_larger_than_the_memory_is_refused_before_it_is_read(data, tmp_path):
+    path = write_73(tmp_path / "d.mat", {"X": data[0]})
+    with h5py.File(path, "r+") as file:
+        large = file.create_dataset("y", shape=(1 << 40, 1), chunks=(1 << 20, 1), dtype="f8")
+        large.attrs["MATLAB_class"] = np.bytes_("double")
+    with pytest.raises(ValueError, match=r"^Expected 'y' of .* GiB that must be read at once"):
+        open_source(path)

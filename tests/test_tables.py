@@ -230,10 +230,12 @@ def test_columns_along_one_axis_are_put_into_order_and_checked_at_predict(name, 
         pa.table(columns).select(shuffled), tmp_path / "e"
     )  # a CSV may have such numbers and no names
     assert_allclose(model.predict(other), model.predict(path))
+    falling = write_csv(pa.table(columns).select(["y", *names[::-1]]), tmp_path / "f")
+    assert_allclose(model.predict(falling), model.predict(path))
     with pytest.raises(
         ValueError, match=rf"coordinates of {expected[0]} to be those of fit, got 1010.* instead of 900"
     ):
-        model.predict(write_csv(pa.table(columns).select(["y", *names[::-1]]), tmp_path / "f"))
+        model.predict(open_source(falling))
     with pytest.raises(ValueError, match=r"got 11 of them instead of 12, without 930"):
         model.predict(write_csv(pa.table(columns).drop_columns(names[3]), tmp_path / "h"))
 
@@ -241,15 +243,20 @@ def test_columns_along_one_axis_are_put_into_order_and_checked_at_predict(name, 
 def test_columns_of_any_names_are_checked_at_predict(tmp_path):
     rng = np.random.default_rng(0)
     columns = {name: rng.normal(size=N) for name in ("age", "dose", "weight")} | {"y": rng.normal(size=N)}
-    model = TraceNormRegressor(alpha=0.01).fit(write_csv(pa.table(columns), tmp_path / "d"))
-    other = pa.table(columns).select(["dose", "age", "weight", "y"])
+    path = write_csv(pa.table(columns), tmp_path / "d")
+    model = TraceNormRegressor(alpha=0.01).fit(path)
+    other = write_csv(pa.table(columns).select(["dose", "age", "weight", "y"]), tmp_path / "e")
+    assert_array_equal(model.predict(other), model.predict(path))
     with pytest.raises(ValueError, match=r"of column to be those of fit, got dose instead of age at index 0"):
-        model.predict(write_csv(other, tmp_path / "e"))
-    more = pa.table(columns).append_column("height", pa.array(np.arange(N)))
+        model.predict(open_source(other))
+    more = write_csv(pa.table(columns).append_column("height", pa.array(rng.normal(size=N))), tmp_path / "f")
+    assert_array_equal(model.predict(more), model.predict(path))
     with pytest.raises(
         ValueError, match=r"of column to be those of fit, got 4 of them instead of 3, with the new height"
     ):
-        model.predict(write_csv(more, tmp_path / "f"))
+        model.predict(open_source(more))
+    with pytest.raises(ValueError, match=r"of column to be those of fit, got 2 of them instead of 3, without dose"):
+        model.predict(write_csv(pa.table(columns).drop_columns("dose"), tmp_path / "g"))
 
 
 def test_a_result_next_to_wavelengths_is_refused_by_its_name(tmp_path):

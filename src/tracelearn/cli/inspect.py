@@ -145,7 +145,7 @@ def _evaluate(model: Any, inputs: Input, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
     from tracelearn.report.scores import Evaluation
 
-    confounds, source = inputs.read_confounds(), inputs.open()
+    confounds, source = inputs.read_confounds(), inputs.open(model=model)
     with Bar(quiet=quiet) as bar:
         predictions = predict_all(model, source, bar, confounds=confounds, groups=inputs.read_groups(source))
     if predictions.truth is None:

@@ -211,10 +211,10 @@ def predict_command(
     inputs = Input(data, samples, target, reading, groups, confounds)
     check_out(out, "predictions", force=force, inputs=(model, *inputs.files))
     check_file(model)
-    source = inputs.open()
+    loaded = load_to_predict(model)
+    source = inputs.open(model=loaded)
     grouping = inputs.read_groups(source)
     confounding = inputs.read_confounds()
-    loaded = load_to_predict(model)
     from tracelearn.io.writing import write_atomically
 
     with Bar(quiet=quiet) as bar, using(model):

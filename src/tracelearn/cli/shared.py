@@ -480,16 +480,16 @@ class Input:
         """The names of the confounds, which are separated by commas."""
         return [] if self.confounds is None else [name.strip() for name in self.confounds.split(",")]
 
-    def open(self, name: str | None = None, role: str = "target") -> Any:
+    def open(self, name: str | None = None, role: str = "target", model: Any = None) -> Any:
         """Open samples with their targets, or with what is named in the place of these, or say in one sentence why not.
 
-        Of a wide table, targets, groups and confounds are no entries of samples.
+        Of a wide table, targets, groups and confounds are no entries of samples, and with a model only its columns are.
         """
         named = [self.target, self.groups, *self.confound_names] if self.groups or self.confounds else []
         columns = [one for one in named if one and not Path(one.rpartition(":")[0] or one).exists()]
         reading = {**self.reading, "ignore": (*self.reading["ignore"], *columns)}
         try:
-            return tracelearn.open_source(self.data, self.samples, name or self.target, **reading)
+            return tracelearn.open_source(self.data, self.samples, name or self.target, model=model, **reading)
         except (ValueError, OSError, ImportError) as error:
             raise InputError(_about(role, as_option(str(error)))) from error
 

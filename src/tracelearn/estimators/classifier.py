@@ -58,8 +58,9 @@ class PredictsLabels(ClassifierMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
-        X, y, sample_weight = with_targets(X, y, sample_weight)
-        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
+        modes = getattr(self, "modes_", None)
+        X, y, sample_weight = with_targets(X, y, sample_weight, modes)
+        X, y, _ = unnamed(X, y, modes)
         if y is None:
             raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
         labels = self.predict(X, confounds)

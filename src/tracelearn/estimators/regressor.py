@@ -37,7 +37,7 @@ class PredictsNumbers(RegressorMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
-        X, y, sample_weight = with_targets(X, y, sample_weight)
+        X, y, sample_weight = with_targets(X, y, sample_weight, getattr(self, "modes_", None))
         if not is_non_numpy(X) and confounds is None:
             return float(super().score(X, y, sample_weight))
         predictions = self.predict(X, confounds)

@@ -80,7 +80,8 @@ class Column:
     def head(self, rows: int) -> NDArray[Any]:
         """Read the first values, so many at most."""
         arrays = list(until_rows(self.read(0, rows), rows))
-        return np.concatenate(arrays)[:rows]
+        values: NDArray[Any] = np.concatenate(arrays)
+        return values[:rows]
 
 
 def until_rows(arrays: Iterable[T], rows: int) -> Iterator[T]:
@@ -145,7 +146,7 @@ def column_of_array(open_array: Callable[[], AbstractContextManager[Any]], name:
 def _slices(
     open_array: Callable[[], AbstractContextManager[Any]], chunk: int, axis: int, start: int, rows: int
 ) -> Iterator[NDArray[Any]]:
-    """Slice an array along an axis from row ``start`` on, touching every chunk once."""
+    """Slice an array along an axis from row ``start`` on, at the borders of its chunks, so that none is read twice."""
     step = -(-rows // chunk) * chunk
     with open_array() as array:
         n = array.shape[axis]

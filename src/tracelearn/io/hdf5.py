@@ -38,6 +38,8 @@ def with_text(dataset: h5py.Dataset) -> Any:
 
 @dataclass(frozen=True)
 class _Text:
+    """A dataset of strings that gives text when it is sliced, where h5py itself gives bytes."""
+
     dataset: h5py.Dataset
     dtype: np.dtype[Any] = TEXT
 

@@ -19,6 +19,7 @@ from scipy import io
 
 from tracelearn.errors import refuse
 from tracelearn.io.columns import WholeArray
+from tracelearn.io.safety import check_memory
 from tracelearn.optional import require
 
 __all__ = ["names", "open_array"]
@@ -44,12 +45,12 @@ def open_array(path: Path, name: str) -> Iterator[Any]:
         shape, kind = next((shape, kind) for member, shape, kind in io.whosmat(path) if member == name)
         _check_kind(kind, place)
         matrix: Any = WholeArray(place, shape, np.dtype(_NUMBERS.get(kind, "U1")), partial(_load, path, name, kind))
-        yield _simplified(matrix, kind)
+        yield _simplified(matrix, kind, place)
         return
     with require("h5py", "hdf5").File(path, "r") as file:
         kind = bytes(file[name].attrs.get("MATLAB_class", b"nothing")).decode(errors="replace")
         _check_kind(kind, place)
-        yield _simplified(_Reversed(file[name], np.dtype(_NUMBERS.get(kind, "u2"))), kind)
+        yield _simplified(_Reversed(file[name], np.dtype(_NUMBERS.get(kind, "u2"))), kind, place)
 
 
 def _is_hdf5(path: Path) -> bool:
@@ -101,16 +102,17 @@ class _Reversed:
         return values.astype(self.dtype, copy=False)
 
 
-def _simplified(matrix: Any, kind: str) -> Any:
+def _simplified(matrix: Any, kind: str, place: str) -> Any:
     """Read rows of characters as text, and matrices of one row or column as vectors; any other matrix stays in the file."""
+    if kind != "char" and (len(matrix.shape) != 2 or 1 not in matrix.shape):
+        return matrix
+    check_memory(place, matrix.shape, matrix.dtype)
     if kind == "char":
         letters = matrix[(slice(None),)]
         if letters.dtype.kind == "u":  # HDF5 has codes of UTF-16, SciPy gives characters
             letters = letters.view("<u2")
             return np.array([row.tobytes().decode("utf-16-le", "replace").rstrip() for row in letters])
         return np.array(["".join(row).rstrip() for row in letters])
-    if len(matrix.shape) != 2 or 1 not in matrix.shape:
-        return matrix
     values = matrix[(slice(None),)].reshape(-1)
     is_whole = values.dtype.kind == "f" and bool(np.all((np.abs(values) < 2**53) & (np.floor(values) == values)))
     return values.astype(np.int64) if is_whole else values

@@ -168,7 +168,7 @@ _FITTED: dict[str, Callable[[Any], bool]] = {
 
 
 def _check_estimator(model: BaseEstimator) -> None:
-    """Refuse parameters that ``fit`` would refuse, and samples and targets of another form than ``fit`` gives them."""
+    """Refuse parameters that ``fit`` would refuse, and fitted attributes of another type or shape than ``fit`` writes."""
     parameter = bad_parameter(model)
     expect(parameter is None, f"a parameter {parameter} that cannot be")
     attributes = vars(model)

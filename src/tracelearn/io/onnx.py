@@ -22,7 +22,7 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
 from tracelearn.estimators.base import LinearModel
 from tracelearn.fitting import loss_named
-from tracelearn.io.onnx_views import Nodes, add_nodes
+from tracelearn.io.onnx_views import DOUBLE, Nodes, Value, add_nodes
 from tracelearn.io.writing import write_atomically
 from tracelearn.losses import LogLoss, Loss, Poisson
 from tracelearn.optional import require
@@ -33,7 +33,7 @@ __all__ = ["to_onnx"]
 # Old enough for every runtime of the last years; the pair belongs together.
 _OPSET, _IR = 17, 8
 
-_DOUBLE, _INT64 = 11, 7  # ONNX's numbers of these types
+_INT64 = 7  # ONNX's number of this type
 
 
 def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: Any = None) -> Any:
@@ -112,16 +112,13 @@ def _build(transformers: Sequence[Any], model: Any, precision: np.dtype[Any] | N
     weights = _weights_by_view(model)
     precision = precision or weights[0][1].dtype
     nodes = Nodes()
-    T = nodes.add("Cast", "X", to=_DOUBLE)
+    X = nodes.input("X")
+    T = X.cast(DOUBLE)
     for transformer in transformers:
-        T = add_nodes(nodes, transformer, T)
         # As in a Pipeline, where a step returns the precision that it was given.
-        T = nodes.add("Cast", nodes.add("CastLike", T, "X"), to=_DOUBLE)
-    scores = _scores(nodes, model, weights, T)
-    if isinstance(model, ClassifierMixin):
-        outputs = _outputs_of_classes(nodes, model, scores, precision)
-    else:
-        outputs = _outputs_of_numbers(nodes, model, scores, precision)
+        T = nodes.add("CastLike", add_nodes(transformer, T), X).cast(DOUBLE)
+    outputs_of = _outputs_of_classes if isinstance(model, ClassifierMixin) else _outputs_of_numbers
+    outputs = outputs_of(model, X, _scores(model, weights, T), precision)
 
     onnx, helper = require("onnx", "onnx"), require("onnx.helper", "onnx")
     sample_shape = (transformers[0] if transformers else model).sample_shape_
@@ -156,26 +153,25 @@ def _weights_by_view(model: LinearModel | TensorSearch) -> list[tuple[Any, NDArr
     return [(view, to_numpy(coef).reshape(n_scores, -1).T) for view, coef in pairs]
 
 
-def _scores(nodes: Nodes, model: Any, weights: Sequence[tuple[Any, NDArray[Any]]], T: str) -> str:
+def _scores(model: Any, weights: Sequence[tuple[Any, NDArray[Any]]], T: Value) -> Value:
     """Add what makes scores (n, K) of tensors: the sum over views of products, and the map between classes."""
-    scores = nodes.constant(np.atleast_1d(to_numpy(model.intercept_)))
+    scores: Any = np.atleast_1d(to_numpy(model.intercept_))
     for view, columns in weights:
-        shown = T if view is None else add_nodes(nodes, view, T)
-        product = nodes.add("MatMul", nodes.add("Flatten", shown, axis=1), nodes.constant(columns))
-        scores = nodes.add("Add", product, scores)
+        scores = (T if view is None else add_nodes(view, T)).flat() @ columns + scores
     class_map: Array | None = getattr(model, "class_map_", None)
     if class_map is not None:
         between = to_numpy(class_map)
-        scores = nodes.add("MatMul", scores, nodes.constant(between[:-1]))
-        scores = nodes.add("Add", scores, nodes.constant(between[-1]))
-    return scores
+        scores = scores @ between[:-1] + between[-1]
+    result: Value = scores
+    return result
 
 
 # --- predictions --------------------------------------------------------------------------------------------------------
 
 
-def _outputs_of_numbers(nodes: Nodes, model: Any, scores: str, precision: np.dtype[Any]) -> list[Any]:
+def _outputs_of_numbers(model: Any, X: Value, scores: Value, precision: np.dtype[Any]) -> list[Any]:
     """Add what makes predictions of scores (n, K); a single target has no axis."""
+    nodes = X.nodes
     is_single = np.ndim(model.intercept_) == 0
     loss = loss_named(model.loss, for_classes=False)
     if type(loss).inverse_link is Poisson.inverse_link:
@@ -186,35 +182,35 @@ def _outputs_of_numbers(nodes: Nodes, model: Any, scores: str, precision: np.dty
         )
     if is_single:
         scores = nodes.add("Squeeze", scores, nodes.indices([1]))
-    nodes.add("CastLike", scores, "X", output="prediction")
+    nodes.add("CastLike", scores, X, output="prediction")
     shape = ("n_samples",) if is_single else ("n_samples", len(model.intercept_))
     return [_value_info("prediction", precision, shape)]
 
 
-def _outputs_of_classes(nodes: Nodes, model: Any, scores: str, precision: np.dtype[Any]) -> list[Any]:
+def _outputs_of_classes(model: Any, X: Value, scores: Value, precision: np.dtype[Any]) -> list[Any]:
     """Add what makes labels, scores and probabilities of scores (n, K); of two classes there is one, for the second."""
+    nodes = X.nodes
     labels = _labels(to_numpy(model.classes_))
     n_scores = np.size(to_numpy(model.intercept_))
     score_shape: tuple[Any, ...] = ("n_samples", n_scores)
-    probabilities = _probabilities(nodes, model, scores)
+    probabilities = _probabilities(model, scores)
     if n_scores == 1:
         score_shape = ("n_samples",)
         scores = nodes.add("Squeeze", scores, nodes.indices([1]))
-    rounded = nodes.add("CastLike", scores, "X", output="scores")
+    rounded = nodes.add("CastLike", scores, X, output="scores")
     if n_scores == 1:
-        is_second = nodes.add("Greater", rounded, nodes.add("CastLike", nodes.constant(0.0), "X"))
-        index = nodes.add("Cast", is_second, to=_INT64)
+        index = (rounded > nodes.add("CastLike", 0.0, X)).cast(_INT64)
     else:
         index = nodes.add("ArgMax", rounded, axis=1, keepdims=0)
     nodes.add("Gather", nodes.constant(labels, labels.dtype), index, axis=0, output="prediction")
     outputs = [_value_info("prediction", labels.dtype, ("n_samples",)), _value_info("scores", precision, score_shape)]
     if probabilities is not None:
-        nodes.add("CastLike", probabilities, "X", output="probabilities")
+        nodes.add("CastLike", probabilities, X, output="probabilities")
         outputs.append(_value_info("probabilities", precision, ("n_samples", len(labels))))
     return outputs
 
 
-def _probabilities(nodes: Nodes, model: Any, scores: str) -> str | None:
+def _probabilities(model: Any, scores: Value) -> Value | None:
     """Add the probabilities of classes, where the model has some that a graph can compute: the softmax of linear functions."""
     n_scores = np.size(to_numpy(model.intercept_))
     score_of_class = np.array([[-0.5, 0.5]]) if n_scores == 1 else np.eye(n_scores)
@@ -224,8 +220,7 @@ def _probabilities(nodes: Nodes, model: Any, scores: str) -> str | None:
         slope, offsets = 1.0, np.zeros(len(model.classes_))
     else:
         return None
-    logits = nodes.add("MatMul", scores, nodes.constant(slope * score_of_class))
-    return nodes.add("Softmax", nodes.add("Add", logits, nodes.constant(offsets)), axis=1)
+    return scores.nodes.add("Softmax", scores @ (slope * score_of_class) + offsets, axis=1)
 
 
 def _labels(classes: NDArray[Any]) -> NDArray[Any]:

@@ -12,6 +12,7 @@ from tracelearn.io.formats import open_file, table_in_memory
 from tracelearn.io.lazy import column_of_values, column_of_weights, is_lazy
 from tracelearn.io.sources import Choice, source_of_file
 from tracelearn.samples import iterables
+from tracelearn.samples.modes import Mode
 from tracelearn.samples.source import Source
 
 __all__ = ["as_source", "open_source"]
@@ -29,6 +30,7 @@ def open_source(
     sample: str | None = None,
     time: str | None = None,
     mask: str | os.PathLike[str] | None = None,
+    model: Any = None,
     block_bytes: int | None = None,
 ) -> Source:
     """Open a file of samples to learn from it block by block.
@@ -63,6 +65,8 @@ def open_source(
         read whole.
     mask : str or path, optional
         NIfTI image of the voxels to use. Samples are the box around them, and zero outside of the mask.
+    model : fitted estimator, optional
+        One that is to predict these samples: of a table, the columns that it was fitted to are read, and others left out.
     block_bytes : int, optional
         Size of a block of samples; the smaller of 16 MiB and an eighth of the free memory by default. Blocks are whole
         samples and whole chunks, and so can be larger.
@@ -107,11 +111,19 @@ def open_source(
         )
     if file.names is None and target == "y":
         target = None
-    choice = Choice(samples, target, weight, tensor_shape, tuple(ignore), sample, time, options)
+    choice = Choice(
+        samples, target, weight, tensor_shape, tuple(ignore), sample, time, getattr(model, "modes_", None), options
+    )
     return source_of_file(file, choice, block_bytes)
 
 
-def as_source(X: Any, y: Any = None, sample_weight: Any = None, ignore: tuple[str, ...] = ()) -> Source | None:
+def as_source(
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    ignore: tuple[str, ...] = (),
+    modes: tuple[Mode, ...] | None = None,
+) -> Source | None:
     """Recognise samples that are to be read block by block; None means that X is to be read whole.
 
     Parameters
@@ -124,6 +136,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None, ignore: tuple[st
         For a path or a table, the name of the targets in it; "y" if there is such a name and none is given.
     sample_weight : array-like, lazy array, number, str or path, optional
     ignore : names of columns of a table that are no entries of samples, such as groups
+    modes : those that a model was fitted to, whose columns of a table are read
     """
     if isinstance(X, Source):
         _refuse_targets("a source", y, sample_weight)
@@ -133,7 +146,7 @@ def as_source(X: Any, y: Any = None, sample_weight: Any = None, ignore: tuple[st
         if y is None and file.names is not None and "y" in file.names:
             y = "y"
         names = tuple(name for name in ignore if file.format.is_table and name in (file.names or ()))
-        return source_of_file(file, Choice("X", y, sample_weight, ignore=names))
+        return source_of_file(file, Choice("X", y, sample_weight, ignore=names, modes=modes))
     if is_lazy(X):
         samples = column_of_values(X, "X")
         targets = None if y is None else column_of_values(y, "y")

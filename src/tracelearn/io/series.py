@@ -17,8 +17,10 @@ from tracelearn.samples.source import Source
 
 __all__ = ["series_source"]
 
-_SAME_TIME = 0.01  # of a step: readings so close to a multiple of it are at that time
-_MOST_GAPS = 4  # times as many places as the longest sample has readings: with more of them times are rather irregular
+_SAME_TIME = 0.01  # of a step: a reading so close to a multiple of the step is taken to be at that multiple
+# Where multiples of the smallest step would need more than this many times the readings of the longest sample, times are taken to
+# be irregular, and readings are counted instead.
+_MOST_GAPS = 4
 
 
 def series_source(

@@ -22,6 +22,7 @@ from tracelearn.io.lazy import column_of_values, column_of_weights
 from tracelearn.io.places import place_of
 from tracelearn.io.series import series_source
 from tracelearn.optional import require
+from tracelearn.samples.modes import Mode
 from tracelearn.samples.source import Source
 
 __all__ = ["Choice", "source_of_file"]
@@ -42,6 +43,7 @@ class Choice:
     ignore: tuple[str, ...] = ()
     sample: str | None = None
     time: str | None = None
+    modes: tuple[Mode, ...] | None = None  # of a model that is to predict the samples
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -77,7 +79,8 @@ def _source_of_series(file: DataFile, choice: Choice, sample: str, time: str, bl
         if name is not None:
             _check_name(file, name, role)
     title = f"'{file.place}'"
-    channels = tables.choose_columns(file.schema, choice.samples, roles.values(), choice.ignore, title)
+    modes = None if choice.modes is None else choice.modes[:1]  # a series is known by its channels, not by its times
+    channels = tables.choose_columns(file.schema, choice.samples, roles.values(), choice.ignore, title, modes)
     tables.refuse_text(file.schema, channels, title, partial(_example_of_text, file))
     return series_source(file.column, channels, sample, time, choice.target, choice.weight, block_bytes)
 
@@ -97,7 +100,14 @@ def _samples_of_table(file: DataFile, choice: Choice, targets: Column | None) ->
     roles = ["y" if choice.target is None else choice.target, choice.weight]
     roles = [name for name in roles if isinstance(name, str)]
     entries = tables.sample_entries(
-        file.schema, choice.samples, roles, choice.tensor_shape, title, choice.ignore, partial(_example_of_text, file)
+        file.schema,
+        choice.samples,
+        roles,
+        choice.tensor_shape,
+        title,
+        choice.ignore,
+        choice.modes,
+        partial(_example_of_text, file),
     )
     column = file.column(entries.names)
     if entries.shape is None:

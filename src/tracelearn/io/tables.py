@@ -18,7 +18,7 @@ from tracelearn.errors import InputError, refuse, warn
 from tracelearn.io.arrow_values import Name, is_number, is_text, layout, to_array
 from tracelearn.io.columns import Column, until_rows
 from tracelearn.samples.modes import Mode
-from tracelearn.samples.names import grid, most_of_one_kind
+from tracelearn.samples.names import grid, in_order_of_axis, most_of_one_kind
 
 __all__ = [
     "Entries",
@@ -57,7 +57,7 @@ class Table:
 
 
 def table_of_rows(rows: Any, columns: Sequence[str] = ()) -> Table:
-    """Make a `Table` of a table of pyarrow; ``columns`` need no preparation."""
+    """Make a `Table` of one in memory, of pyarrow; ``columns`` is an argument because readers of files have it."""
     return Table(
         rows.schema, len(rows), lambda names, start, size: from_row(rows.select(names).to_batches(size), start)
     )
@@ -83,7 +83,7 @@ def _read_column(
 
 
 def columns_of_identifiers(schema: Any) -> list[str]:
-    """List the columns that could name something: of whole numbers or text."""
+    """List the columns that could name recordings or persons: those of whole numbers or text."""
     kinds = {name: schema.field(name).type for name in schema.names}
     return [name for name, kind in kinds.items() if types.is_integer(kind) or is_text(kind)]
 
@@ -129,19 +129,20 @@ def sample_entries(
     tensor_shape: Sequence[int] | None,
     place: str,
     ignore: Sequence[str],
+    modes: Sequence[Mode] | None,
     example_of: Callable[[str], str],
 ) -> Entries:
     """Choose the columns of the samples.
 
-    ``reserved`` are the names of targets and weights, ``place`` is what errors call the table, and ``example_of`` quotes some
-    text of a column that should hold numbers.
+    ``reserved`` are the names of targets and weights, ``place`` is what errors call the table, ``modes`` are those of a model
+    that is to predict the samples, and ``example_of`` quotes some text of a column that should hold numbers.
     """
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise InputError(f"Expected columns of different names in {place}, got {twice!r} twice: rename one.")
     if isinstance(samples, str) and schema.get_field_index(samples) >= 0:
         return Entries(samples)
-    names = choose_columns(schema, samples, reserved, ignore, place)
+    names = choose_columns(schema, samples, reserved, ignore, place, modes)
     refuse_text(schema, names, place, example_of)
     ordered, modes = grid(names)
     shape = tuple(len(mode.values) for mode in modes)
@@ -164,17 +165,27 @@ def sample_entries(
 
 
 def choose_columns(
-    schema: Any, samples: str | Sequence[str], reserved: Iterable[str | None], ignore: Sequence[str], place: str
+    schema: Any,
+    samples: str | Sequence[str],
+    reserved: Iterable[str | None],
+    ignore: Sequence[str],
+    place: str,
+    modes: Sequence[Mode] | None,
 ) -> list[str]:
-    """Find the columns that a name, a pattern or a list means; "X" means all that have no other role."""
+    """Find the columns that a name, a pattern or a list means.
+
+    "X" means all that have no other role; with the ``modes`` of a model, those that it was fitted to.
+    """
     present = set(schema.names)
     unknown = [name for name in ignore if name not in present]
     if unknown:
         raise InputError(f"Expected names of columns of {place}, got {unknown[0]!r}, which is none: correct it.")
     roles = {*reserved, *ignore}
     candidates = [name for name in schema.names if name not in roles and not _INDEX.fullmatch(name)]
-    if isinstance(samples, str):
-        names = candidates if samples == "X" else [name for name in candidates if fnmatchcase(name, samples)]
+    if samples == "X":
+        names = candidates if modes is None else _columns_of_model(candidates, modes)
+    elif isinstance(samples, str):
+        names = [name for name in candidates if fnmatchcase(name, samples)]
     else:
         names = list(samples)
     missing = [name for name in names if name not in present]
@@ -184,6 +195,22 @@ def choose_columns(
         f"pattern such as 'ch*', got {missing[0] if missing else samples!r}: choose some with open_source(path, samples=...).",
     )
     return names
+
+
+def _columns_of_model(names: list[str], modes: Sequence[Mode]) -> list[str]:
+    """Choose the columns that belong to the modes of a model, in its order; the model says itself whether any is missing."""
+    if len(modes) > 1:
+        return list(most_of_one_kind(names, grid(names)[1])[0])
+    places = {value: place for place, value in enumerate(modes[0].values.tolist())}
+    if modes[0].has_names:
+        return sorted(places.keys() & set(names), key=lambda name: places[name]) or names
+    columns_along: dict[Any, dict[int, str]] = {}  # by letters and unit, then by place
+    for name in names:
+        _, mode = in_order_of_axis((name,))
+        if mode.values[0] in places:
+            columns_along.setdefault((mode.name, mode.unit), {})[places[mode.values[0]]] = name
+    columns = max(columns_along.values(), key=len, default={})
+    return [columns[place] for place in sorted(columns)] or names
 
 
 def refuse_text(schema: Any, names: Sequence[str], place: str, example_of: Callable[[str], str]) -> None:

@@ -68,9 +68,10 @@ def model_page(
     facts = gather(model, mode_names=mode_names, coordinates=coordinates, units=units, target_names=target_names)
     if X is None:
         return render(facts, study=study)
-    X, y, _, groups = with_groups(X, y, None, groups)
-    X, y, _ = with_targets(X, y, None)
-    X, y, _ = unnamed(X, y, getattr(model, "modes_", None))
+    modes = getattr(model, "modes_", None)
+    X, y, _, groups = with_groups(X, y, None, groups, modes)
+    X, y, _ = with_targets(X, y, None, modes)
+    X, y, _ = unnamed(X, y, modes)
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
     aligned = {} if groups is None else {"groups": groups}

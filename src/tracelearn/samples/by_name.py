@@ -17,16 +17,16 @@ from tracelearn.samples.source import Source, as_source
 __all__ = ["in_memory", "with_groups", "with_targets"]
 
 
-def with_groups(X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, Any, Any, Any]:
+def with_groups(X: Any, y: Any, sample_weight: Any, groups: Any, modes: Any = None) -> tuple[Any, Any, Any, Any]:
     """Look up groups that are given by a name; return X, y, sample weights and groups as ``fit`` takes them.
 
-    A column of a table that names groups is then no entry of samples.
+    A column of a table that names groups is then no entry of samples; for a fitted model, ``modes`` say which columns are.
     """
     if not isinstance(groups, str):
         return X, y, sample_weight, groups
     if is_named(X):
         return X, y, sample_weight, column_of_epochs(X, groups)
-    source = as_source(X, y, sample_weight, ignore=(groups,))
+    source = as_source(X, y, sample_weight, ignore=(groups,), modes=modes)
     refuse(
         source is None,
         f"Expected groups by a name only with a file, a table or epochs, in which it can be looked up, got {groups!r} with "
@@ -36,11 +36,14 @@ def with_groups(X: Any, y: Any, sample_weight: Any, groups: Any) -> tuple[Any, A
     return source, None, None, source.column(groups)
 
 
-def with_targets(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Read the targets and weights of samples in blocks, as ``score`` takes them; those of samples in memory stay as they are."""
+def with_targets(X: Any, y: Any, sample_weight: Any, modes: Any = None) -> tuple[Any, Any, Any]:
+    """Read the targets and weights of samples in blocks, as ``score`` takes them; those of samples in memory stay as they are.
+
+    ``modes`` are those of the samples that the model was fitted to.
+    """
     if is_named(X):
         return X, column_of_epochs(X, y) if isinstance(y, str) else y, sample_weight
-    source = as_source(X, y, sample_weight)
+    source = as_source(X, y, sample_weight, modes=modes)
     if source is None:
         return X, y, sample_weight
     X = source if source.repeatable else list(source.batches())
@@ -48,10 +51,13 @@ def with_targets(X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     return X, _joined(targets), _joined(weights)
 
 
-def in_memory(X: Any, y: Any = None, groups: Any = None) -> tuple[Any, Any, Any, Any]:
-    """Read samples, targets and groups into memory, for what needs all at once; return X, y, modes and groups."""
-    X, y, _, groups = with_groups(X, y, None, groups)
-    source = None if is_named(X) else as_source(X, y)
+def in_memory(X: Any, y: Any = None, groups: Any = None, known: Any = None) -> tuple[Any, Any, Any, Any]:
+    """Read samples, targets and groups into memory, for what needs all at once; return X, y, modes and groups.
+
+    ``known`` are the modes of the samples that a model was fitted to.
+    """
+    X, y, _, groups = with_groups(X, y, None, groups, known)
+    source = None if is_named(X) else as_source(X, y, modes=known)
     if source is None:
         return *unnamed(X, y), groups
     _check_memory(source)

@@ -213,7 +213,7 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
             from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
 
             return dask_blocks(X, y, sample_weight)
-        source = as_source(X, y, sample_weight)
+        source = as_source(X, y, sample_weight, modes=known)
         if source is not None:
             return _in_blocks(source, known)
     return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)

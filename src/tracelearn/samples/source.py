@@ -66,8 +66,14 @@ class Source:
         return self.blocks(start)
 
 
-def as_source(X: Any, y: Any = None, sample_weight: Any = None, ignore: tuple[str, ...] = ()) -> Source | None:
+def as_source(
+    X: Any,
+    y: Any = None,
+    sample_weight: Any = None,
+    ignore: tuple[str, ...] = (),
+    modes: tuple[Mode, ...] | None = None,
+) -> Source | None:
     """Recognise samples that are to be read block by block, by `tracelearn.io.as_source`; None means that X is read whole."""
     from tracelearn.io.opening import as_source as recognise  # noqa: PLC0415 - the core takes paths and knows no format
 
-    return recognise(X, y, sample_weight, ignore)
+    return recognise(X, y, sample_weight, ignore, modes)

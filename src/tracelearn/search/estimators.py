@@ -631,8 +631,8 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
         check_is_fitted(self, "views_")
         self._check_confounds(confounds)
-        X, _, _, groups = with_groups(X, None, None, groups)
         spec = self._spec
+        X, _, _, groups = with_groups(X, None, None, groups, spec.modes)
         series = padded(X, spec.sample_shape)
         X, _ = unnamed_samples(series.values, spec.modes)
         time = self._mode_of_any_length(series.time)
@@ -640,7 +640,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         if self.alignment_ is None:
             return apply_to_samples(self._scores_by(self.views_, after, time), X, confounds, spec)
         self._check_groups(groups, method)
-        X, _, _, _ = in_memory(X)
+        X, _, _, _ = in_memory(X, known=spec.modes)
         X, members = samples_by_group(X, groups, type(self).__name__)
         blocks = []
         for group, index in members.items():
@@ -831,7 +831,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
 
         Parameters
         ----------
-        X : samples in memory
+        X : samples, which are read whole
         level : float, default=0.9
             The share of targets that are to be inside.
 
@@ -858,6 +858,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
             warn(
                 "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
             )
+        X, _, _, groups = in_memory(X, None, groups, self._spec.modes)
         Z = self.joined_views(X, groups)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
         lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
@@ -867,9 +868,10 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, groups: Any = None
     ) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
-        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
-        X, y, sample_weight = with_targets(X, y, sample_weight)
-        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
+        modes = getattr(self, "modes_", None)
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups, modes)
+        X, y, sample_weight = with_targets(X, y, sample_weight, modes)
+        X, y, _ = unnamed(X, y, modes)
         predictions = self.predict(X, confounds, groups)
         return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
 
@@ -1044,9 +1046,10 @@ cv_results_, best_index_, best_params_, views_tried_, dual_gap_, objective_, n_i
         self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, groups: Any = None
     ) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
-        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
-        X, y, sample_weight = with_targets(X, y, sample_weight)
-        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
+        modes = getattr(self, "modes_", None)
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups, modes)
+        X, y, sample_weight = with_targets(X, y, sample_weight, modes)
+        X, y, _ = unnamed(X, y, modes)
         if y is None:
             raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
         labels = self.predict(X, confounds, groups)
