@@ -45,7 +45,8 @@ def test_every_script_can_be_imported(package):
         try:
             importlib.import_module(module.name)
         except ModuleNotFoundError as missing:
-            assert missing.name.partition(".")[0] not in ("benchmarks", "experiments", "tracelearn"), module.name
+            if str(missing.name).partition(".")[0] in ("benchmarks", "experiments", "tracelearn"):
+                raise
 
 
 @pytest.fixture(scope="module")
