@@ -29,12 +29,12 @@ def main() -> None:
         at = time.perf_counter()
         # A process for each: no question inherits the memory or the thread pools of another.
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            found = pool.submit(questions.ask, name, options.quick).result()
-        rows += found
+            rows_of_question = pool.submit(questions.ask, name, options.quick).result()
+        rows += rows_of_question
         print(f"{name}: {time.perf_counter() - at:.0f} s", flush=True)
-        print(markdown(found), flush=True)
+        print(markdown(rows_of_question), flush=True)
         if name.endswith("growth"):
-            questions.find(name).figure(found, str(options.out / "growth.png"))
+            questions.find(name).figure(rows_of_question, str(options.out / "growth.png"))
     write(options.out, rows, where, options.quick, time.perf_counter() - began)
     if options.readme:
         readme.copy(options.out)

@@ -98,25 +98,25 @@ def coverage(
         X, y, groups = design.draw(rng)
         if design.classes and min(np.bincount(y, minlength=2)) < 2:
             continue
-        given = {
+        options_of_study = {
             "groups": groups,
             "n_bootstraps": n_bootstraps,
             "level": LEVEL,
             "random_state": int(rng.integers(1 << 30)),
         }
-        found = bootstrap(design.model, X, y, scoring=design.scoring, **(given | options))
-        studies.append(found)
+        study = bootstrap(design.model, X, y, scoring=design.scoring, **(options_of_study | options))
+        studies.append(study)
         scores.append(design.score(clone(design.model).fit(X, y), *new))
-    truths = {"coefs": np.mean([found.coef for found in studies], axis=0), "patterns": endless.patterns_}
-    told = {"score": np.mean([_inside(found.interval("scores"), np.mean(scores)) for found in studies])}
+    truths = {"coefs": np.mean([study.coef for study in studies], axis=0), "patterns": endless.patterns_}
+    coverages = {"score": np.mean([_inside(study.interval("scores"), np.mean(scores)) for study in studies])}
     for what, truth in truths.items():
-        inside = np.array([_inside(found.interval(what), truth) for found in studies]).reshape(len(studies), -1)
-        bands = np.array([_inside(found.interval(what, simultaneous=True), truth) for found in studies])
+        inside = np.array([_inside(study.interval(what), truth) for study in studies]).reshape(len(studies), -1)
+        bands = np.array([_inside(study.interval(what, simultaneous=True), truth) for study in studies])
         largest = int(np.argmax(np.abs(truth)))
-        told |= {what: inside.mean(), f"largest {what}": inside[:, largest].mean()}
-        told[f"all {what}"] = bands.reshape(len(studies), -1).all(axis=1).mean()
-    told["width"] = float(np.median([np.ptp(found.interval("scores")) for found in studies]))
-    return {name: float(value) for name, value in told.items()}
+        coverages |= {what: inside.mean(), f"largest {what}": inside[:, largest].mean()}
+        coverages[f"all {what}"] = bands.reshape(len(studies), -1).all(axis=1).mean()
+    coverages["width"] = float(np.median([np.ptp(study.interval("scores")) for study in studies]))
+    return {name: float(value) for name, value in coverages.items()}
 
 
 def _inside(ends: Any, truth: Any) -> Any:
@@ -129,21 +129,23 @@ def rows(designs: Sequence[Design], n_studies: int, n_bootstraps: int) -> Iterat
     yield f"| {n_studies} studies of | {' | '.join(names)} |"
     yield "|---" * (len(names) + 1) + "|"
     for design in designs:
-        told = coverage(design, n_studies, n_bootstraps)
-        yield f"| {design.name} | {' | '.join(f'{told[name]:.0%}' for name in names)} |"
+        coverages = coverage(design, n_studies, n_bootstraps)
+        yield f"| {design.name} | {' | '.join(f'{coverages[name]:.0%}' for name in names)} |"
 
 
 def main() -> None:
     """Print the table."""
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("designs", nargs="*", help="Names of designs, or parts of them; all by default.")
-    asked.add_argument("--studies", type=int, default=400)
-    asked.add_argument("--bootstraps", type=int, default=200)
-    given = asked.parse_args()
-    chosen = [one for one in DESIGNS if not given.designs or any(part in one.name for part in given.designs)]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("designs", nargs="*", help="Names of designs, or parts of them; all by default.")
+    parser.add_argument("--studies", type=int, default=400)
+    parser.add_argument("--bootstraps", type=int, default=200)
+    arguments = parser.parse_args()
+    chosen = [
+        design for design in DESIGNS if not arguments.designs or any(name in design.name for name in arguments.designs)
+    ]
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ZeroWeightsWarning)  # studies without a signal
-        for row in rows(chosen, given.studies, given.bootstraps):
+        for row in rows(chosen, arguments.studies, arguments.bootstraps):
             print(row, flush=True)
 
 

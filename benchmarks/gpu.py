@@ -86,16 +86,16 @@ def synchronise(device: str) -> None:
 
 def median_time(make: Callable[[int], Any], run: Callable[[Any], Any], device: str, repeats: int) -> tuple[float, Any]:
     """Time ``run`` on fresh inputs, one warm-up first; return the median in seconds and what the last run returned."""
-    times, found = [], None
+    times, result = [], None
     for repeat in range(repeats + 1):
-        given = make(repeat)
+        data = make(repeat)
         synchronise(device)
         began = time.perf_counter()
-        found = run(given)
+        result = run(data)
         synchronise(device)
         times.append(time.perf_counter() - began)
-        del given
-    return statistics.median(times[1:]), found
+        del data
+    return statistics.median(times[1:]), result
 
 
 def machine(device: str) -> dict[str, str]:
@@ -130,9 +130,9 @@ def fit(model: Any, n: int, dtype: str, device: str, repeats: int, library: str 
         y = (rank > 2).to(torch.int64) if getattr(model, "loss", "") == "log_loss" else y
         return (X.numpy(), y.numpy()) if library == "numpy" else (X, y)
 
-    seconds, found = median_time(make, lambda data: sklearn.clone(model).fit(*data), device, repeats)
-    assert found.dual_gap_ <= TOL, found.dual_gap_
-    return {"seconds": seconds, "gap": found.dual_gap_, "iterations": found.n_iter_}
+    seconds, fitted = median_time(make, lambda data: sklearn.clone(model).fit(*data), device, repeats)
+    assert fitted.dual_gap_ <= TOL, fitted.dual_gap_
+    return {"seconds": seconds, "gap": fitted.dual_gap_, "iterations": fitted.n_iter_}
 
 
 def phases(n: int, dtype: str, device: str, repeats: int) -> dict[str, float]:
@@ -157,13 +157,13 @@ def phases(n: int, dtype: str, device: str, repeats: int) -> dict[str, float]:
     def factor(fit: Squares) -> Any:
         return fit.operator.solver(torch.ones_like(fit.target))(fit.cross)
 
-    def samples_of(given: Any) -> Samples:
-        return read(as_raw(*given), reader_of(model))[1]
+    def samples_of(data: Any) -> Samples:
+        return read(as_raw(*data), reader_of(model))[1]
 
     reading, _ = median_time(data, samples_of, device, repeats)
     summing, _ = median_time(lambda seed: samples_of(data(seed)), lambda samples: samples.moments(), device, repeats)
     factoring, _ = median_time(factored, factor, device, repeats)
-    solving, found = median_time(factored, solve, device, repeats)
+    solving, solution = median_time(factored, solve, device, repeats)
     fewer, _ = median_time(factored, lambda fit: solve(fit, tol=1e-300, max_iter=4), device, repeats)
     return {
         "reading and checks": reading,
@@ -171,7 +171,7 @@ def phases(n: int, dtype: str, device: str, repeats: int) -> dict[str, float]:
         "one factorisation": factoring,
         "solver, all": solving,
         "solver, first 4 iterations": fewer,
-        "iterations": found.n_iter,
+        "iterations": solution.n_iter,
     }
 
 
@@ -189,13 +189,13 @@ def agreement(X: torch.Tensor, y: torch.Tensor, alpha: float) -> dict[str, float
     tight = TraceNormRegressor(alpha=alpha, tol=1e-12, max_iter=10_000)
     exact = sklearn.clone(tight).fit(X.cpu().numpy(), y.cpu().numpy()).coef_
 
-    def error(given: torch.Tensor) -> float:
-        coef = sklearn.clone(tight).fit(given, y).coef_
+    def error(samples: torch.Tensor) -> float:
+        coef = sklearn.clone(tight).fit(samples, y).coef_
         return float(np.linalg.norm(coef.double().cpu().numpy() - exact) / np.linalg.norm(exact))
 
     single = X.to(torch.float32)
-    found = {"float64": error(X), "float32": error(single)}
-    return {**found, "float64 of samples rounded to float32": error(single.to(torch.float64))}
+    errors = {"float64": error(X), "float32": error(single)}
+    return {**errors, "float64 of samples rounded to float32": error(single.to(torch.float64))}
 
 
 def large(n: int, shape: tuple[int, ...], device: str, repeats: int) -> dict[str, Any]:
@@ -211,9 +211,9 @@ def large(n: int, shape: tuple[int, ...], device: str, repeats: int) -> dict[str
         return X, scores / scores.std() + 0.3 * torch.randn(n, **options)
 
     model = TraceNormRegressor(tol=1e-4)  # alpha is its default, 3 % of the alpha from which all weights are zero
-    seconds, found = median_time(make, lambda data: sklearn.clone(model).fit(*data), device, repeats)
+    seconds, fitted = median_time(make, lambda data: sklearn.clone(model).fit(*data), device, repeats)
     peak = torch.cuda.max_memory_allocated() / 2**30 if device.startswith("cuda") else 0.0
-    return {"seconds": seconds, "gap": found.dual_gap_, "iterations": found.n_iter_, "peak GiB": peak}
+    return {"seconds": seconds, "gap": fitted.dual_gap_, "iterations": fitted.n_iter_, "peak GiB": peak}
 
 
 def table(results: dict[str, Any]) -> str:
@@ -225,11 +225,11 @@ def table(results: dict[str, Any]) -> str:
             lines.append(f"| {name}{more} | {1e3 * entry['seconds']:.1f} ms |")
         elif name.startswith("phases"):
             lines += [
-                f"| {name}: {part} | {f'{1e3 * value:.1f} ms' if part != 'iterations' else value} |"
-                for part, value in entry.items()
+                f"| {name}: {measure} | {f'{1e3 * value:.1f} ms' if measure != 'iterations' else value} |"
+                for measure, value in entry.items()
             ]
         elif name.startswith("agreement"):
-            lines += [f"| {name}: {part} | {value:.1e} |" for part, value in entry.items()]
+            lines += [f"| {name}: {measure} | {value:.1e} |" for measure, value in entry.items()]
     return "\n".join(lines)
 
 
@@ -246,10 +246,10 @@ def main() -> None:
     results: dict[str, Any] = {"machine": machine(device), "n": n, "prediction": __doc__}
     print(json.dumps(results["machine"], indent=2), flush=True)
 
-    def record(name: str, measure: Callable[..., Any], *given: Any) -> None:
+    def record(name: str, measure: Callable[..., Any], *arguments: Any) -> None:
         if options.only not in name:
             return
-        results[name] = measure(*given)
+        results[name] = measure(*arguments)
         print(name, json.dumps(results[name]), flush=True)
         if options.out is not None:  # after every step: a run that is cut off leaves what it had
             options.out.write_text(json.dumps(results, indent=2))

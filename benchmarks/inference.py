@@ -29,8 +29,8 @@ PERMUTATIONS, TRIED = 1000, 20
 def seconds(work: Any) -> tuple[float, Any]:
     """Measure processor time; return what came out as well."""
     began = time.process_time()
-    found = work()
-    return time.process_time() - began, found
+    result = work()
+    return time.process_time() - began, result
 
 
 def permutations() -> Iterator[tuple[str, str]]:
@@ -38,11 +38,11 @@ def permutations() -> Iterator[tuple[str, str]]:
     epochs = make_epochs(300, n_sensors=8, random_state=0)
     X, y = epochs.X, epochs.y
     cv = StratifiedKFold(5, shuffle=True, random_state=0)
-    search, found = min(
+    search, fitted = min(
         (seconds(lambda: TensorClassifier(cv=cv).fit(X, y)) for _ in range(3)), key=lambda pair: pair[0]
     )
     yield "one search, all views", f"{search:.2f} s"
-    chosen = TraceNormClassifier(alpha=found.alpha_, ridge=found.ridge_)
+    chosen = TraceNormClassifier(alpha=fitted.alpha_, ridge=fitted.ridge_)
     options = {"n_permutations": PERMUTATIONS, "cv": cv, "random_state": 0}
     fixed, test = seconds(lambda: permutation_test(chosen, X, y, **options))
     yield (
@@ -50,10 +50,10 @@ def permutations() -> Iterator[tuple[str, str]]:
         f"{fixed:.1f} s, {fixed / search:.1f} searches, p = {test.p_value:.3g}",
     )
     for name, model in (("what was chosen", chosen), ("the search", TensorClassifier(cv=5))):
-        some, _ = seconds(
-            lambda one=model: permutation_test_score(one, X, y, cv=cv, n_permutations=TRIED, random_state=0)
+        seconds_of_few, _ = seconds(
+            lambda model=model: permutation_test_score(model, X, y, cv=cv, n_permutations=TRIED, random_state=0)
         )
-        whole = some * (PERMUTATIONS + 1) / (TRIED + 1)
+        whole = seconds_of_few * (PERMUTATIONS + 1) / (TRIED + 1)
         yield (
             f"permutation_test_score around {name}, extrapolated from {TRIED}",
             f"{whole:.0f} s, {whole / fixed:.0f} times as long",
@@ -62,8 +62,10 @@ def permutations() -> Iterator[tuple[str, str]]:
     order = choose_exchange(y, None, _folds(cv, X, y)).draw(300, PERMUTATIONS, np.random.default_rng(0))[:TRIED]
     splits = list(cv.split(X, y))
     null = [
-        np.mean([clone(chosen).fit(X[train], y[own[train]]).score(X[held], y[own[held]]) for train, held in splits])
-        for own in order
+        np.mean(
+            [clone(chosen).fit(X[train], y[samples[train]]).score(X[held], y[samples[held]]) for train, held in splits]
+        )
+        for samples in order
     ]
     yield (
         f"p of exact fits; of the first {TRIED} those that differ from refits",
@@ -75,10 +77,10 @@ def permutations() -> Iterator[tuple[str, str]]:
 
 
 def _folds(cv: Any, X: Any, y: Any) -> Any:
-    found = np.empty(len(y), dtype=int)
+    fold_of_sample = np.empty(len(y), dtype=int)
     for f, (_, test) in enumerate(cv.split(X, y)):
-        found[test] = f
-    return found
+        fold_of_sample[test] = f
+    return fold_of_sample
 
 
 def generalisation() -> Iterator[tuple[str, str]]:
@@ -92,11 +94,11 @@ def generalisation() -> Iterator[tuple[str, str]]:
     train, test = next(iter(cv.split(X, y)))
     model = TraceNormClassifier(alpha=0.05, tol=1e-12)
     for scoring in (None, "roc_auc"):
-        ours, found = seconds(lambda s=scoring: decode_over_time(model, X, y, cv=cv, generalize=True, scoring=s))
+        ours, decoding = seconds(lambda s=scoring: decode_over_time(model, X, y, cv=cv, generalize=True, scoring=s))
         theirs, scores = seconds(
             lambda s=scoring: GeneralizingEstimator(model, scoring=s).fit(X[train], y[train]).score(X[test], y[test])
         )
-        apart = np.max(np.abs(scores - found.scores[0]))
+        apart = np.max(np.abs(scores - decoding.scores[0]))
         yield (
             f"temporal generalisation, {scoring or 'score of the estimator'}",
             f"{ours:.2f} s for five folds; MNE {5 * theirs:.1f} s, from one, {5 * theirs / ours:.0f} times as long; apart by "
@@ -135,12 +137,12 @@ def main() -> None:
     os.environ["MNE_LOGGING_LEVEL"] = "ERROR"  # no bars of progress
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for part in (lagged, permutations, generalisation):  # the peak of memory is that of the first
+        for measurements in (lagged, permutations, generalisation):  # the peak of memory is that of the first
             try:
-                for name, value in part():
+                for name, value in measurements():
                     print(f"| {name} | {value} |", flush=True)
             except ImportError as error:
-                print(f"| {part.__name__} | left out: {error} |")
+                print(f"| {measurements.__name__} | left out: {error} |")
 
 
 if __name__ == "__main__":

@@ -100,9 +100,9 @@ def spread(path: Path, case: str) -> dict:
     n, shape, _, alpha = CASES[case]
     passes, total = [0], Dask.total
 
-    def counted(self: Dask, *given: object) -> object:
+    def counted(self: Dask, *arguments: object) -> object:
         passes[0] += 1
-        return total(self, *given)
+        return total(self, *arguments)
 
     Dask.total = counted  # type: ignore[method-assign]
     with (
@@ -154,7 +154,7 @@ def measure(path: Path, case: str, patience: float) -> dict:
     began, busy = time.perf_counter(), time.process_time()
     model = TraceNormRegressor(alpha, tol=TOL, verbose=2).fit(path, _targets(path))
     took, busy = time.perf_counter() - began, time.process_time() - busy
-    found = {
+    results = {
         "case": f"{n:,} of {'×'.join(map(str, shape))}",
         "gap": model.dual_gap_,
         "ranks": model.mode_ranks_.tolist(),
@@ -168,8 +168,8 @@ def measure(path: Path, case: str, patience: float) -> dict:
         "peak_gib_before_the_fit": round(before / 2**20, 2),
     }
     if patience:
-        found["before"] = _tried(apg, path, alpha, passes, patience)
-    return found
+        results["before"] = _tried(apg, path, alpha, passes, patience)
+    return results
 
 
 def _tried(solver: Any, path: Path, alpha: float, passes: list[int], patience: float) -> dict:
@@ -241,39 +241,50 @@ def grown(path: Path, alpha: float) -> dict:
 
 def growth(folder: Path, out: Path, figure: Path) -> None:
     """Measure every size in a fresh process, but for those that were measured before, and draw."""
-    found = json.loads(out.read_text()) if out.exists() else []
-    known = {(one["n"], one["p"]) for one in found}
-    for n, shape in (size for size in SIZES if (size[0], int(np.prod(size[1]))) not in known):
+    results = json.loads(out.read_text()) if out.exists() else []
+    measured_sizes = {(result["n"], result["p"]) for result in results}
+    for n, shape in (size for size in SIZES if (size[0], int(np.prod(size[1]))) not in measured_sizes):
         path = folder / "growth.npy"
         write(path, n, shape, 1.0 if n >= 1000 else 20.0)
         command = [sys.executable, "-m", "benchmarks.large", "--inside", "--growth", "--folder", str(folder)]
         command += ["--alpha", str(third(path))]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        found.append(json.loads(done.splitlines()[-1]))
-        print(found[-1], flush=True)
-        out.write_text(json.dumps(found, indent=2) + "\n")
+        results.append(json.loads(done.splitlines()[-1]))
+        print(results[-1], flush=True)
+        out.write_text(json.dumps(results, indent=2) + "\n")
         path.unlink()
-        draw(found, figure)
+        draw(results, figure)
 
 
-def draw(found: list[dict], path: Path) -> None:
+def draw(results: list[dict], path: Path) -> None:
     """Draw time and memory against entries and samples; the colour is the form."""
     import matplotlib.pyplot as plt
 
     few = SIZES[-1][0]
-    sets = {"p": [one for one in found if one["n"] == few], "n": [one for one in found if one["n"] != few]}
+    sets = {
+        "p": [result for result in results if result["n"] == few],
+        "n": [result for result in results if result["n"] != few],
+    }
     titles = {"p": f"entries of a sample, {few} samples", "n": "samples of 1,000 entries"}
     values = {"processor_seconds": "seconds of the processor", "peak_gib": "peak memory, GiB"}
-    colours = dict(zip(dict.fromkeys(one["form"] for one in found), ("C0", "C1", "C2", "C3", "C4"), strict=False))
+    colours = dict(
+        zip(dict.fromkeys(result["form"] for result in results), ("C0", "C1", "C2", "C3", "C4"), strict=False)
+    )
     figure, axes = plt.subplots(2, 2, figsize=(8, 5.5), sharex="col", sharey="row", layout="constrained")
     for column, (axis, ones) in enumerate(sets.items()):
         for row, (name, label) in enumerate(values.items()):
             ax = axes[row, column]
-            ax.plot([one[axis] for one in ones], [one[name] for one in ones], color="0.8", zorder=1)
+            ax.plot([result[axis] for result in ones], [result[name] for result in ones], color="0.8", zorder=1)
             ax.set(xscale="log", yscale="linear" if row else "log")
             for form, colour in colours.items():
-                own = [one for one in ones if one["form"] == form]
-                ax.scatter([one[axis] for one in own], [one[name] for one in own], color=colour, label=form, zorder=2)
+                results_of_form = [result for result in ones if result["form"] == form]
+                ax.scatter(
+                    [result[axis] for result in results_of_form],
+                    [result[name] for result in results_of_form],
+                    color=colour,
+                    label=form,
+                    zorder=2,
+                )
             ax.set_ylabel(label if column == 0 else "")
             ax.set_xlabel(titles[axis] if row else "")
             ax.grid(alpha=0.3)
@@ -301,36 +312,52 @@ def main() -> None:
     options.add_argument("--figure", type=Path, default=Path(__file__).parents[1] / "docs" / "images" / "growth.png")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options.add_argument("--alpha", type=float, help=argparse.SUPPRESS)
-    given = options.parse_args()
-    if given.growth and given.inside:
+    arguments = options.parse_args()
+    if arguments.growth and arguments.inside:
         resource.setrlimit(resource.RLIMIT_AS, (int(SPACE * 2**30),) * 2)
-        print(json.dumps(grown(given.folder / "growth.npy", given.alpha)))
+        print(json.dumps(grown(arguments.folder / "growth.npy", arguments.alpha)))
         return
-    if given.growth:
-        given.folder.mkdir(parents=True, exist_ok=True)
-        growth(given.folder, given.out.with_name("large_growth.json"), given.figure)
+    if arguments.growth:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+        growth(arguments.folder, arguments.out.with_name("large_growth.json"), arguments.figure)
         return
-    paths = {case: given.folder / f"{case}.{given.format}" for case in given.case}
-    if given.inside:
-        (case,) = given.case
+    paths = {case: arguments.folder / f"{case}.{arguments.format}" for case in arguments.case}
+    if arguments.inside:
+        (case,) = arguments.case
         if case == "cluster":
             print(json.dumps(spread(paths[case], case)))
             return
-        limit = AIMS[case]["gib"] if case == "long" else given.limit
+        limit = AIMS[case]["gib"] if case == "long" else arguments.limit
         resource.setrlimit(resource.RLIMIT_AS, (int(limit * 2**30),) * 2)
-        print(json.dumps(measure(paths[case], case, given.patience)))
+        print(json.dumps(measure(paths[case], case, arguments.patience)))
         return
-    results = json.loads(given.out.read_text()) if given.out.exists() else {}
+    results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     for case, path in paths.items():
         if not path.exists():
-            given.folder.mkdir(parents=True, exist_ok=True)
+            arguments.folder.mkdir(parents=True, exist_ok=True)
             write(path, *CASES[case][:3])
-        command = [sys.executable, "-m", "benchmarks.large", "--inside", "--folder", str(given.folder), "--case", case]
-        command += ["--limit", str(given.limit), "--patience", str(given.patience), "--format", given.format]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.large",
+            "--inside",
+            "--folder",
+            str(arguments.folder),
+            "--case",
+            case,
+        ]
+        command += [
+            "--limit",
+            str(arguments.limit),
+            "--patience",
+            str(arguments.patience),
+            "--format",
+            arguments.format,
+        ]
         out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         results[case] = json.loads(out.splitlines()[-1]) | {"aims": AIMS[case]}
         print(json.dumps(results[case], indent=2, ensure_ascii=False))
-        given.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
+        arguments.out.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -64,24 +64,24 @@ def main() -> None:
     print("| case | samples | search, s | one fit, s | ratio | held out | peak GiB |\n|---|---|---|---|---|---|---|")
     for name in options.cases:
         n, shape, n_classes, noise = CASES[name]
-        given: Any = made(n, shape, n_classes, noise)
+        samples: Any = made(n, shape, n_classes, noise)
         if options.device is not None:
             import torch
 
-            given = [torch.asarray(part, device=options.device) for part in given]
+            samples = [torch.asarray(array, device=options.device) for array in samples]
         searches, fits = [], []
         for _ in range(options.repeats):
             began = clock()
-            found = TensorClassifier().fit(*given)
+            fitted = TensorClassifier().fit(*samples)
             searches.append(clock() - began)
             began = clock()
-            TraceNormClassifier(found.alpha_ or 0.01).fit(*given)
+            TraceNormClassifier(fitted.alpha_ or 0.01).fit(*samples)
             fits.append(clock() - began)
         search, fit = statistics.median(searches), statistics.median(fits)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         sizes = f"{n} of {'×'.join(map(str, shape))}, {n_classes} classes"
         print(
-            f"| {name} | {sizes} | {search:.2f} | {fit:.2f} | {search / fit:.1f} | {found.best_score_:.3f} | {peak:.1f} |"
+            f"| {name} | {sizes} | {search:.2f} | {fit:.2f} | {search / fit:.1f} | {fitted.best_score_:.3f} | {peak:.1f} |"
         )
 
 

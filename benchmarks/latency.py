@@ -26,7 +26,7 @@ def milliseconds(predict: Callable[[], object], repeats: int) -> float:
 def main() -> None:
     X, y = load_digits(return_X_y=True)
     X = X.reshape(-1, 8, 8)[:N_TRAINED]
-    one = X[:1]
+    sample = X[:1]
     models = {
         'TraceNormClassifier(loss="log_loss")': TraceNormClassifier(loss="log_loss"),
         "TensorClassifier(views=[None, ModeWhitener()])": TensorClassifier(views=[None, ModeWhitener()]),
@@ -35,10 +35,13 @@ def main() -> None:
     print("model: one sample, 1,000 samples; the same with ONNX")
     for name, model in models.items():
         model.fit(X, y[:N_TRAINED])
-        times = [milliseconds(lambda: model.predict_proba(one), 300), milliseconds(lambda: model.predict_proba(X), 30)]  # noqa: B023 - called here
+        times = [
+            milliseconds(lambda: model.predict_proba(sample), 300),  # noqa: B023 - called here
+            milliseconds(lambda: model.predict_proba(X), 30),  # noqa: B023
+        ]
         session = onnxruntime.InferenceSession(to_onnx(model, dtype="float64").SerializeToString())
         times += [
-            milliseconds(lambda: session.run(None, {"X": one}), 300),  # noqa: B023
+            milliseconds(lambda: session.run(None, {"X": sample}), 300),  # noqa: B023
             milliseconds(lambda: session.run(None, {"X": X}), 30),  # noqa: B023
         ]
         print(f"{name}: " + ", ".join(f"{value:.2f} ms" for value in times))

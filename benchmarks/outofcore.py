@@ -69,17 +69,17 @@ def measure(path: Path, limit: float, passes: int) -> dict:
             np.matmul(held.T, held, out=gram)
             count += len(held)
         rates["gram"].append(count / (time.perf_counter() - began))
-    found = {name: statistics.median(values) for name, values in rates.items()}
-    slower = min(found["read"], found["gram"])
+    speeds = {name: statistics.median(values) for name, values in rates.items()}
+    slower = min(speeds["read"], speeds["gram"])
     return {
         "n_samples": n,
         "gigabytes": n * 8000 / 1e9,
         "limit_gib": limit,
         "block_rows": len(held),
-        "samples_per_second": {name: round(value) for name, value in found.items()},
-        "gigabytes_per_second": {name: round(value * 8000 / 1e9, 3) for name, value in found.items()},
-        "fit_over_gram": round(found["fit"] / found["gram"], 3),
-        "fit_over_slower": round(found["fit"] / slower, 3),
+        "samples_per_second": {name: round(value) for name, value in speeds.items()},
+        "gigabytes_per_second": {name: round(value * 8000 / 1e9, 3) for name, value in speeds.items()},
+        "fit_over_gram": round(speeds["fit"] / speeds["gram"], 3),
+        "fit_over_slower": round(speeds["fit"] / slower, 3),
         "peak_rss_mib": round(peak),
         "dual_gap": model.dual_gap_,
         "checked": np.isfinite(total) and model.dual_gap_ <= 1e-6,
@@ -100,21 +100,28 @@ def main() -> None:
     options.add_argument("--passes", type=int, default=3)
     options.add_argument("--out", type=Path, default=Path(__file__).parent / "outofcore.json")
     options.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    given = options.parse_args()
-    path = given.folder / f"tensors-{given.gigabytes:g}gb.zarr"
-    if given.inside:
-        print(json.dumps(measure(path, given.limit, given.passes)))
+    arguments = options.parse_args()
+    path = arguments.folder / f"tensors-{arguments.gigabytes:g}gb.zarr"
+    if arguments.inside:
+        print(json.dumps(measure(path, arguments.limit, arguments.passes)))
         return
     if not path.exists():
-        given.folder.mkdir(parents=True, exist_ok=True)
+        arguments.folder.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
-        write(path, int(given.gigabytes * 1e9 / 8000) // ROWS * ROWS)
+        write(path, int(arguments.gigabytes * 1e9 / 8000) // ROWS * ROWS)
         print(f"wrote {path} in {time.perf_counter() - began:.0f} s")
-    command = [sys.executable, "-m", "benchmarks.outofcore", "--inside", "--folder", str(given.folder)]
-    command += ["--gigabytes", str(given.gigabytes), "--limit", str(given.limit), "--passes", str(given.passes)]
-    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+    command = [sys.executable, "-m", "benchmarks.outofcore", "--inside", "--folder", str(arguments.folder)]
+    command += [
+        "--gigabytes",
+        str(arguments.gigabytes),
+        "--limit",
+        str(arguments.limit),
+        "--passes",
+        str(arguments.passes),
+    ]
+    results = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    arguments.out.write_text(json.dumps(results, indent=2) + "\n")
+    print(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

@@ -123,8 +123,8 @@ class Problem:
         """The best known answer, certified to a gap of 1e-11 where that is reached."""
         fit = self.datafit
         problems = Problems(fit, self.penalty, np.array([self.alpha]), self.weight_shape, fit.at_zero.value)
-        found = SOLVERS[self.datafit.solvers.best](problems, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
-        return Reference(float(found.objective[0]), found.split, float(found.gap[0]))
+        solution = SOLVERS[self.datafit.solvers.best](problems, tol=1e-11, max_iter=_PATIENCE, exact_ranks=False)
+        return Reference(float(solution.objective[0]), solution.split, float(solution.gap[0]))
 
     @property
     def optimum(self) -> float:
@@ -159,10 +159,10 @@ class Judge:
         The dual point is the scaled gradient at W. That it is feasible takes a split over the modes as evidence: the
         best of the solver's own, the one of the best known answer, and none.
         """
-        own = self.problem
-        fit = own.datafit
-        problems = Problems(fit, own.penalty, np.array([own.alpha]), own.weight_shape, fit.at_zero.value)
-        at, W = own.datafit.evaluate(W.reshape(own.n_targets, -1)), W.reshape(-1, *own.weight_shape)
+        problem = self.problem
+        fit = problem.datafit
+        problems = Problems(fit, problem.penalty, np.array([problem.alpha]), problem.weight_shape, fit.at_zero.value)
+        at, W = problem.datafit.evaluate(W.reshape(problem.n_targets, -1)), W.reshape(-1, *problem.weight_shape)
         splits = {id(s): s for s in (None, self.reference.split, split)}.values()
         proofs = [certify(problems, W, evidence, at) for evidence in splits]
         gap = min(float(gap[0]) for _, gap in proofs) * float(problems.scale[0])

@@ -28,26 +28,28 @@ def seconds(fit: Any) -> float:
     return time.process_time() - began
 
 
-def measured(one: data.DataSet) -> tuple[float, float, float]:
+def measured(data_set: data.DataSet) -> tuple[float, float, float]:
     """Time LogisticRegressionCV, the search of one view and that of all views on one set."""
-    flat = StandardScaler().fit_transform(one.X.reshape(len(one.X), -1))
-    floor = seconds(lambda: LogisticRegressionCV(Cs=10, cv=5).fit(flat, one.y))
-    single = seconds(lambda: TensorClassifier(views=None).fit(one.X, one.y, groups=one.groups))
-    every = seconds(lambda: TensorClassifier().fit(one.X, one.y, groups=one.groups))
+    flat = StandardScaler().fit_transform(data_set.X.reshape(len(data_set.X), -1))
+    floor = seconds(lambda: LogisticRegressionCV(Cs=10, cv=5).fit(flat, data_set.y))
+    single = seconds(lambda: TensorClassifier(views=None).fit(data_set.X, data_set.y, groups=data_set.groups))
+    every = seconds(lambda: TensorClassifier().fit(data_set.X, data_set.y, groups=data_set.groups))
     return floor, single, every
 
 
 def sets(folder: Path | None) -> list[data.DataSet]:
     """List the sets with classes and at most 5 million numbers: public ones, and those of a folder."""
-    found = [load() for load in data.LOADERS] + ([] if folder is None else list(data.from_folder(folder)))
-    return [one for one in found if one.classes is not None and np.prod(one.X.shape) <= 5_000_000]
+    data_sets = [load() for load in data.LOADERS] + ([] if folder is None else list(data.from_folder(folder)))
+    return [
+        data_set for data_set in data_sets if data_set.classes is not None and np.prod(data_set.X.shape) <= 5_000_000
+    ]
 
 
-def row(one: data.DataSet) -> str:
+def row(data_set: data.DataSet) -> str:
     """Write the times of one set."""
-    floor, single, every = measured(one)
+    floor, single, every = measured(data_set)
     ratios = [f"{took:.2f} ({took / floor:.1f})" for took in (single, every)]
-    return "| " + " | ".join([one.name, one.sentence(), f"{floor:.2f}", *ratios]) + " |"
+    return "| " + " | ".join([data_set.name, data_set.sentence(), f"{floor:.2f}", *ratios]) + " |"
 
 
 def main() -> None:
@@ -60,9 +62,9 @@ def main() -> None:
     )
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for one in sets(options.data):
-            if not options.only or any(part in one.name for part in options.only):
-                print(row(one), flush=True)
+        for data_set in sets(options.data):
+            if not options.only or any(name in data_set.name for name in options.only):
+                print(row(data_set), flush=True)
 
 
 if __name__ == "__main__":

@@ -33,18 +33,18 @@ Made = tuple[np.ndarray, np.ndarray]  # samples and targets
 def waveforms(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Smooth series: every class has a waveform, which comes early or late, fast or slow; some end early, in zeros."""
     channels, times = shape
-    grid, found = np.linspace(0, 1, times), np.empty((len(y), channels, times))
+    grid, X = np.linspace(0, 1, times), np.empty((len(y), channels, times))
     knots = gaussian_filter1d(rng.normal(size=(int(y.max()) + 2, channels, 200)), 12, axis=-1)
     knots /= knots.std(axis=-1, keepdims=True)
     knots = knots[-1] + 0.7 * min(1.0, 3 / channels) * knots[:-1]  # what classes have in common, and their own
     for i, label in enumerate(y):
         at = np.clip(grid * rng.uniform(0.85, 1.15) + rng.uniform(-0.08, 0.08), 0, 1)
         signal = [np.interp(at, np.linspace(0, 1, 200), row) for row in knots[label]]
-        found[i] = rng.uniform(0.7, 1.4) * np.array(signal) + rng.normal(size=(channels, 1))
-        found[i] += rng.normal(size=(channels, times))
+        X[i] = rng.uniform(0.7, 1.4) * np.array(signal) + rng.normal(size=(channels, 1))
+        X[i] += rng.normal(size=(channels, times))
     if len(y) % 2:  # padded
-        found[::3, :, -times // 5 :] = 0.0
-    return found
+        X[::3, :, -times // 5 :] = 0.0
+    return X
 
 
 def oscillations(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -54,13 +54,13 @@ def oscillations(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     frequencies = rng.uniform(0.02, 0.2, sources)
     mixing = rng.normal(size=(channels, sources)) / np.sqrt(sources)
     power = np.exp(0.3 * rng.normal(size=(int(y.max()) + 1, sources)) * (np.arange(sources) < max(2, sources // 3)))
-    found = np.empty((len(y), channels, times))
+    X = np.empty((len(y), channels, times))
     for i, label in enumerate(y):
         phases = 2 * np.pi * (np.outer(frequencies, np.arange(times)) + rng.uniform(size=(sources, 1)))
         drift = gaussian_filter1d(rng.normal(size=(sources, times)), 5, axis=-1) * 3
-        own = power[label, :, None] * np.exp(0.3 * rng.normal(size=(sources, 1)))
-        found[i] = mixing @ (own * (np.sin(phases) + drift)) + 0.5 * rng.normal(size=(channels, times))
-    return 1e-6 * (found + 2.0 * rng.normal(size=(len(y), channels, 1)))
+        rhythms = power[label, :, None] * np.exp(0.3 * rng.normal(size=(sources, 1)))
+        X[i] = mixing @ (rhythms * (np.sin(phases) + drift)) + 0.5 * rng.normal(size=(channels, times))
+    return 1e-6 * (X + 2.0 * rng.normal(size=(len(y), channels, 1)))
 
 
 def responses(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -70,10 +70,10 @@ def responses(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     where = rng.normal(size=(K, channels)) / np.sqrt(channels)
     when = gaussian_filter1d(rng.normal(size=(K, times)), max(1, times // 25), axis=-1)
     when /= np.sqrt((when**2).sum(axis=-1, keepdims=True))
-    found = gaussian_filter1d(rng.normal(size=(len(y), channels, times)), 2, axis=-1)
+    X = gaussian_filter1d(rng.normal(size=(len(y), channels, times)), 2, axis=-1)
     for i, label in enumerate(y):
-        found[i] += 2.0 * np.outer(where[label], when[label])
-    return found
+        X[i] += 2.0 * np.outer(where[label], when[label])
+    return X
 
 
 def images(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -82,31 +82,31 @@ def images(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     inner = tuple(slice(size // 7, size - size // 7) for size in shape)
     drawings = np.zeros((K, 3, *shape))
     drawings[(slice(None), slice(None), *inner)] = rng.normal(size=(K, 3, *shape))[(slice(None), slice(None), *inner)]
-    drawings = np.stack([[gaussian_filter(own, 1.5) for own in row] for row in drawings])
-    found = np.empty((len(y), *shape))
+    drawings = np.stack([[gaussian_filter(stroke, 1.5) for stroke in row] for row in drawings])
+    X = np.empty((len(y), *shape))
     for i, label in enumerate(y):
         moved = np.roll(drawings[label, rng.integers(3)], rng.integers(-2, 3, len(shape)), range(len(shape)))
-        found[i] = moved * rng.uniform(0.7, 1.3) + 0.3 * gaussian_filter(rng.normal(size=shape), 1)
+        X[i] = moved * rng.uniform(0.7, 1.3) + 0.3 * gaussian_filter(rng.normal(size=shape), 1)
     scale = 3 * drawings.std()
-    return np.clip(np.round(255 * found / scale), 0, 255)
+    return np.clip(np.round(255 * X / scale), 0, 255)
 
 
 def patches(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Spectra of small patches: positive, of about one shape, brighter or darker."""
     K, bands = int(y.max()) + 1, shape[-1]
     common = 1000 * (1.5 + np.cumsum(gaussian_filter1d(rng.normal(size=bands), 4)) / bands**0.5)
-    own = gaussian_filter1d(rng.normal(size=(K, bands)), 3, axis=-1)
+    spectra = gaussian_filter1d(rng.normal(size=(K, bands)), 3, axis=-1)
     bright = np.exp(0.3 * rng.normal(size=(len(y), 1, 1, 1)) + 0.1 * rng.normal(size=(len(y), *shape[:2], 1)))
     noise = gaussian_filter1d(rng.normal(size=(len(y), *shape)), 1, axis=-1)
-    return np.clip(bright * (common * (1 + 0.03 * own[y][:, None, None] + 0.06 * noise)), 1.0, None)
+    return np.clip(bright * (common * (1 + 0.03 * spectra[y][:, None, None] + 0.06 * noise)), 1.0, None)
 
 
 def volumes(rng: Any, y: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """Smooth volumes with a blob that is a little larger in one class."""
-    found = gaussian_filter(rng.normal(size=(len(y), *shape)), (0, 1.5, 1.5, 1.5))
+    X = gaussian_filter(rng.normal(size=(len(y), *shape)), (0, 1.5, 1.5, 1.5))
     bumps = [np.exp(-0.5 * ((np.arange(size) - size / 3) / 3) ** 2) for size in shape]
     bump = bumps[0][:, None, None] * bumps[1][:, None] * bumps[2]
-    return 1e6 * (found / found.std() + 0.35 * y[:, None, None, None] * bump)
+    return 1e6 * (X / X.std() + 0.35 * y[:, None, None, None] * bump)
 
 
 # --- the sets ------------------------------------------------------------------------------------------------------------
@@ -140,9 +140,9 @@ class Case:
         groups = None
         if self.groups:
             groups = np.arange(self.n) % self.groups
-            own = np.concatenate([groups, self.groups + np.arange(more) % 2])
-            scales = np.exp(0.3 * rng.normal(size=self.groups + 2))[own]
-            offsets = rng.normal(size=(self.groups + 2, self.shape[0]))[own] * X.std()
+            group_of_sample = np.concatenate([groups, self.groups + np.arange(more) % 2])
+            scales = np.exp(0.3 * rng.normal(size=self.groups + 2))[group_of_sample]
+            offsets = rng.normal(size=(self.groups + 2, self.shape[0]))[group_of_sample] * X.std()
             X = X * scales[:, None, None] + offsets[:, :, None]
         return (X[: self.n], y[: self.n]), (X[self.n :], y[self.n :]), groups
 
@@ -238,12 +238,12 @@ def run(name: str, model: str, limit: int) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         began = time.process_time()
-        found = fitted(model, X, y, groups)
+        fitted_model = fitted(model, X, y, groups)
         took = time.process_time() - began
-        if found is None:
+        if fitted_model is None:
             return {}
         began = time.process_time()
-        score = float(found.score(test, target))
+        score = float(fitted_model.score(test, target))
         applied = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     said = sorted({f"{one.category.__name__}: {str(one.message)[:150]}" for one in caught})
@@ -255,7 +255,7 @@ def run(name: str, model: str, limit: int) -> dict[str, Any]:
         "data": X.nbytes / 2**30,
         "predict": applied,
         "chance": chance,
-        "view": " + ".join(getattr(found, "views_", {})),
+        "view": " + ".join(getattr(fitted_model, "views_", {})),
         "warnings": said,
     }
 
@@ -266,29 +266,34 @@ def measured(name: str, model: str, limit: int) -> dict[str, Any]:
     command = [sys.executable, "-m", "benchmarks.shapes", name, "--run", model, "--limit", str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | threads, check=False)
     if done.returncode == 0:
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return outcome
     ended = done.returncode in (-signal.SIGXCPU, -signal.SIGKILL)  # by the limit
     return {"failed": f"> {limit} s" if ended else (done.stderr.splitlines() or ["?"])[-1]}
 
 
-def cell(found: dict[str, Any]) -> str:
+def cell(outcome: dict[str, Any]) -> str:
     """Write one result of a rival: score and seconds."""
-    if not found:
+    if not outcome:
         return ""
-    return str(found["failed"]) if "failed" in found else f"{found['score']:.3f} ({found['seconds']:.1f} s)"
+    return str(outcome["failed"]) if "failed" in outcome else f"{outcome['score']:.3f} ({outcome['seconds']:.1f} s)"
 
 
 def row(name: str, rivals: list[str], limit: int, rival_limit: int) -> str:
     """Write the results of one case."""
     case = CASES[name]
-    own = measured(name, "ours", limit)
+    outcome = measured(name, "ours", limit)
     sizes = f"{case.n} of {'×'.join(map(str, case.shape))}" + (f", {case.classes}" if case.classes else "")
-    if "failed" in own:
-        cells = [own["failed"], "", "", ""]
+    if "failed" in outcome:
+        cells = [outcome["failed"], "", "", ""]
     else:
-        cells = [f"{own['score']:.3f}", f"{own['seconds']:.1f}", f"{own['data']:.2f} → {own['peak']:.1f}", own["view"]]
-    for line in own.get("warnings", []):
+        cells = [
+            f"{outcome['score']:.3f}",
+            f"{outcome['seconds']:.1f}",
+            f"{outcome['data']:.2f} → {outcome['peak']:.1f}",
+            outcome["view"],
+        ]
+    for line in outcome.get("warnings", []):
         print(f"{name}: {line}", file=sys.stderr)
     return (
         "| " + " | ".join([name, sizes, *cells, *(cell(measured(name, rival, rival_limit)) for rival in rivals)]) + " |"

@@ -34,12 +34,12 @@ def unfoldings(problem: Problem) -> list[Unfolding]:
     """List the terms of the penalty; at order 2 both unfoldings have one trace norm, so one term."""
     shape = problem.weight_shape
     entries = np.arange(problem.n_targets * problem.rows.shape[1]).reshape(-1, *shape)
-    found = []
+    unfoldings = []
     for weight, atom in problem.penalty.terms:
         mode = atom.mode
         index = np.moveaxis(entries, mode + 1, 1).reshape(len(entries), -1)
-        found.append(Unfolding(problem.alpha * weight, (shape[mode], index.shape[1] // shape[mode]), index))
-    return found
+        unfoldings.append(Unfolding(problem.alpha * weight, (shape[mode], index.shape[1] // shape[mode]), index))
+    return unfoldings
 
 
 def least_squares(problem: Problem) -> tuple[np.ndarray, np.ndarray]:

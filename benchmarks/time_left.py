@@ -33,24 +33,24 @@ class Messages(logging.Handler):
             self.shares.append((time.monotonic(), int(share[1]) / 100.0))
 
 
-def said(one: data.DataSet) -> list[float]:
+def said(data_set: data.DataSet) -> list[float]:
     """Return said over true seconds left, at a third and at two thirds of a search."""
     listener = Messages()
     logger = logging.getLogger("tracelearn")
     logger.addHandler(listener)
     began = time.monotonic()
     try:
-        TensorClassifier(verbose=1).fit(one.X, one.y, groups=one.groups)
+        TensorClassifier(verbose=1).fit(data_set.X, data_set.y, groups=data_set.groups)
     finally:
         logger.removeHandler(listener)
-    end, found = time.monotonic(), []
+    end, ratios = time.monotonic(), []
     points = [(now, (now - began) * (1.0 - done) / done) for now, done in listener.shares]
     for share in (1 / 3, 2 / 3):
         at = began + share * (end - began)
         # What was said last counts down by itself.
         then, left = max((point for point in points if point[0] <= at), default=points[0])
-        found.append(max(left - (at - then), 0.0) / (end - at))
-    return found
+        ratios.append(max(left - (at - then), 0.0) / (end - at))
+    return ratios
 
 
 def main() -> None:
@@ -60,10 +60,10 @@ def main() -> None:
     print("| set | said / true at a third | at two thirds |\n|---|---|---|")
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for one in search.sets(None):
-            if not options.only or any(part in one.name for part in options.only):
-                third, most = said(one)
-                print(f"| {one.name} | {third:.2f} | {most:.2f} |", flush=True)
+        for data_set in search.sets(None):
+            if not options.only or any(part in data_set.name for part in options.only):
+                third, most = said(data_set)
+                print(f"| {data_set.name} | {third:.2f} | {most:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -70,8 +70,8 @@ def run(shape: Any, ranks: Any, fractions: Any, repetitions: int) -> list[dict[s
             rng = np.random.default_rng(seed)
             runs.append(complete(low_rank_tensor(shape, ranks, rng), fraction, rng))
         points.append({"fraction": fraction, "runs": runs})
-        middle, taken = np.median([one["error"] for one in runs]), sum(one["seconds"] for one in runs)
-        print(f"{count}/{len(fractions)} {fraction:.1%} seen: error {middle:.1e}, {taken:.1f} s", flush=True)
+        error, seconds = np.median([run["error"] for run in runs]), sum(run["seconds"] for run in runs)
+        print(f"{count}/{len(fractions)} {fraction:.1%} seen: error {error:.1e}, {seconds:.1f} s", flush=True)
     return points
 
 
@@ -80,7 +80,7 @@ def summary(points: list[dict[str, Any]]) -> str:
     rows = []
     for point in points:
         errors, gaps, counts, seconds = (
-            [one[name] for one in point["runs"]]
+            [run[name] for run in point["runs"]]
             for name in ("error", "gap_of_objective", "n_iter", "processor_seconds")
         )
         recovered = f"{sum(error <= RECOVERED for error in errors)} of {len(errors)}"

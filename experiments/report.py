@@ -19,10 +19,10 @@ def options(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a smaller problem and fewer repetitions, in seconds")
     parser.add_argument("--out", type=Path, help="folder for results and figure; out/experiments with --quick")
-    found = parser.parse_args()
-    found.out = found.out or (Path("out/experiments") if found.quick else FOLDER)
-    found.out.mkdir(parents=True, exist_ok=True)
-    return found
+    arguments = parser.parse_args()
+    arguments.out = arguments.out or (Path("out/experiments") if arguments.quick else FOLDER)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    return arguments
 
 
 def write(folder: Path, name: str, results: dict[str, Any], summary: str, began: float) -> None:

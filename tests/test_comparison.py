@@ -67,7 +67,7 @@ def test_a_search_holds_groups_out_inside_of_training_folds_too():
     ("models", "options", "words"),
     [
         ([], {}, "Expected estimators"),
-        (["ridge"], {}, "Expected estimators"),
+        (["ridge"], {}, "Expected an estimator"),
         (Ridge(), {"yardsticks": False}, "at least two models"),
         (TraceNormRegressor(), {"repeats": 0}, "repeats"),
         (TraceNormRegressor(), {"groups": [1]}, "one for each sample"),

@@ -1,12 +1,16 @@
 """The paper's experiment: curves, claims, results.json, figures and page, at sizes that take a moment."""
 
+import importlib
 import itertools
 import json
+import pkgutil
 import re
 import time
 from dataclasses import replace
 from types import SimpleNamespace
 
+import benchmarks
+import experiments
 import numpy as np
 import pytest
 from experiments.paper import claims, experiment, figures, files, page
@@ -32,6 +36,16 @@ TINY = Settings(
     seed=1,
 )
 PAPER_NAMES = {"APG_DR", "OL_APG_DR", "APG_ADM", "OL_APG_ADM", "OL_APG_DR_miniBatch", "OL_APG_ADM_miniBatch"}
+
+
+@pytest.mark.parametrize("package", [benchmarks, experiments], ids=lambda package: package.__name__)
+def test_every_script_can_be_imported(package):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as missing:
+            if str(missing.name).partition(".")[0] in ("benchmarks", "experiments", "tracelearn"):
+                raise
 
 
 @pytest.fixture(scope="module")

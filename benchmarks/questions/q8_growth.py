@@ -90,8 +90,8 @@ def streamed(n: int) -> dict:
     began = time.perf_counter()
     fit = Squares.of(moments)
     problems = Problems(fit, as_penalty("overlapped", shape), np.array([alpha]), shape, fit.at_zero.value)
-    found = admm(problems, tol=1e-6)
-    return {"seconds": seconds + time.perf_counter() - began, "n_iter": found.n_iter}
+    solution = admm(problems, tol=1e-6)
+    return {"seconds": seconds + time.perf_counter() - began, "n_iter": solution.n_iter}
 
 
 def few(side: int) -> dict:

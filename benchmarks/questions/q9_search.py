@@ -19,11 +19,11 @@ def ask(quick: bool) -> list[Row]:
     slowest = ("", 0.0)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for one in search.sets(Path(folder) if folder else None)[: 2 if quick else None]:
-            floor, single, every = search.measured(one)
-            slowest = max(slowest, (one.name, every), key=lambda pair: pair[1])
+        for data_set in search.sets(Path(folder) if folder else None)[: 2 if quick else None]:
+            floor, single, every = search.measured(data_set)
+            slowest = max(slowest, (data_set.name, every), key=lambda pair: pair[1])
             for views, took, limit in (("one view", single, 5.0), ("all views", every, 12.0)):
-                case, ratio = f"{one.name}, {one.sentence()}, {views}", took / floor
+                case, ratio = f"{data_set.name}, {data_set.sentence()}, {views}", took / floor
                 note = "processor seconds on one thread"
                 rows.append(
                     Row(

@@ -71,10 +71,10 @@ def arrive(problem: Problem, solver: str, target: float, limit: float, *, plain:
     arrival = Arrival(limit, np.inf, False)
     for eps in LADDER[solver]:
         began = time.perf_counter()
-        found, own = solve(problem, solver, eps, limit, plain=plain)
+        W, seconds_of_solver = solve(problem, solver, eps, limit, plain=plain)
         taken = time.perf_counter() - began
-        error = np.inf if found is None else problem.error(found)
-        arrival = Arrival(taken, error, error <= target, f"of which the solver itself {own:.2g} s")
+        error = np.inf if W is None else problem.error(W)
+        arrival = Arrival(taken, error, error <= target, f"of which the solver itself {seconds_of_solver:.2g} s")
         if arrival.arrived or taken >= limit:
             break
     return arrival
@@ -95,7 +95,7 @@ def run(problem: Problem, name: str, watch: Race) -> None:
     solver = name.rsplit(" ", 1)[1].upper()
     for eps in LONG_LADDER[solver]:
         watch.restart()
-        found, _ = solve(problem, solver, eps, watch.limit, plain=False)
-        if found is None:
+        W, _ = solve(problem, solver, eps, watch.limit, plain=False)
+        if W is None:
             return
-        watch(found)
+        watch(W)

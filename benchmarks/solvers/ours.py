@@ -13,15 +13,15 @@ def cannot(problem: Problem, name: str) -> str:
 
 
 def run(problem: Problem, name: str, watch: Race) -> None:
-    def show(found: Solution) -> None:
-        watch(found.W, found.split)
+    def show(solution: Solution) -> None:
+        watch(solution.W, solution.split)
 
     # Its own certificates stay on the clock; it is asked for more than is measured, so that the watch ends it.
-    found = SOLVERS[name.removeprefix("tracelearn ")](
+    solution = SOLVERS[name.removeprefix("tracelearn ")](
         problem.stated(),
         tol=1e-12,
         max_iter=1_000_000,
         exact_ranks=False,
         on_iteration=show,
     )
-    show(found)
+    show(solution)

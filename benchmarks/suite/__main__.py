@@ -39,7 +39,7 @@ def main() -> None:
             "alpha": problem.alpha,
             "optimum": problem.optimum,
             "gap": problem.reference.gap,
-            "outcomes": {found.solver: found.as_dict() for found in outcomes},
+            "outcomes": {outcome.solver: outcome.as_dict() for outcome in outcomes},
         }
     for worker in workers.values():
         worker.close()

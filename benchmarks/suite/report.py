@@ -45,17 +45,17 @@ def overview(results: dict) -> str:
 
 
 def _cell(case: dict, solver: str, limit: float) -> str:
-    found = case["outcomes"][solver]
-    if found["cannot"]:
+    outcome = case["outcomes"][solver]
+    if outcome["cannot"]:
         return "cannot"
-    if found["family"] == FLOOR:
-        return f"({seconds(found['seconds'])})"
-    if found["best_error"] is None:
-        return "failed" if found["seconds"] is None else f"> {limit:g} s"
-    at = found["error"][HARDEST]
+    if outcome["family"] == FLOOR:
+        return f"({seconds(outcome['seconds'])})"
+    if outcome["best_error"] is None:
+        return "failed" if outcome["seconds"] is None else f"> {limit:g} s"
+    at = outcome["error"][HARDEST]
     if at is None:
-        how = f"> {limit:g} s" if found["seconds"] >= 0.9 * limit else "ended"
-        return f"{how} ({found['best_error']:.0e})"
+        how = f"> {limit:g} s" if outcome["seconds"] >= 0.9 * limit else "ended"
+        return f"{how} ({outcome['best_error']:.0e})"
     times = [other["error"].get(HARDEST) for other in case["outcomes"].values()]
     fastest = min(time for time in times if time is not None)
     return f"**{seconds(at)}**" if at == fastest else seconds(at)
@@ -63,39 +63,41 @@ def _cell(case: dict, solver: str, limit: float) -> str:
 
 def table(case: dict, limit: float) -> str:
     """Write one problem, the soonest at the smallest objective error first."""
-    targets = next(list(found["error"]) for found in case["outcomes"].values() if found["error"])
+    targets = next(list(outcome["error"]) for outcome in case["outcomes"].values() if outcome["error"])
     heads = [f"error {float(t):g}" for t in targets] + [f"gap {float(t):g}" for t in targets]
     lines = ["| solver | " + " | ".join(heads) + " | runs | note |", "|---" * (3 + len(heads)) + "|"]
-    for solver, found in sorted(case["outcomes"].items(), key=lambda item: _rank(item[1])):
+    for solver, outcome in sorted(case["outcomes"].items(), key=lambda item: _rank(item[1])):
         cells = [
-            "–" if (at := found[kind].get(target)) is None else seconds(at)
+            "–" if (at := outcome[kind].get(target)) is None else seconds(at)
             for kind in ("error", "gap")
             for target in targets
         ]
-        lines.append(f"| {solver} | " + " | ".join(cells) + f" | {found['repeats']} | {_note(found, limit)} |")
+        lines.append(f"| {solver} | " + " | ".join(cells) + f" | {outcome['repeats']} | {_note(outcome, limit)} |")
     return "\n".join(lines) + "\n"
 
 
-def _rank(found: dict) -> tuple:
+def _rank(outcome: dict) -> tuple:
     """Sort by the hardest target that was met, then by its time; those without an answer come last."""
-    for place, target in enumerate(reversed(list(found["error"]))):
-        if found["error"][target] is not None:
-            return place, found["error"][target]
-    return 99 + found["cannot"], found["best_error"] or 0.0
+    for place, target in enumerate(reversed(list(outcome["error"]))):
+        if outcome["error"][target] is not None:
+            return place, outcome["error"][target]
+    return 99 + outcome["cannot"], outcome["best_error"] or 0.0
 
 
-def _note(found: dict, limit: float) -> str:
-    if found["sentence"]:
-        return found["sentence"]
-    if found["family"] == FLOOR:
-        return f"the floor, another problem: done in {seconds(found['seconds'])}"
-    if found["best_error"] is None:
-        return f"no answer in {limit:g} s" + (f", one after {seconds(at)}" if (at := found["seconds"]) else "")
-    missed = [kind for kind in ("error", "gap") if found[kind][HARDEST] is None]
+def _note(outcome: dict, limit: float) -> str:
+    if outcome["sentence"]:
+        return outcome["sentence"]
+    if outcome["family"] == FLOOR:
+        return f"the floor, another problem: done in {seconds(outcome['seconds'])}"
+    if outcome["best_error"] is None:
+        return f"no answer in {limit:g} s" + (f", one after {seconds(at)}" if (at := outcome["seconds"]) else "")
+    missed = [kind for kind in ("error", "gap") if outcome[kind][HARDEST] is None]
     if not missed:
         return ""
-    how = f"in {limit:g} s" if found["seconds"] >= 0.9 * limit else f"when it ended after {seconds(found['seconds'])}"
-    reached = ", ".join(f"{kind} {found['best_' + kind]:.0e}" for kind in missed)
+    how = (
+        f"in {limit:g} s" if outcome["seconds"] >= 0.9 * limit else f"when it ended after {seconds(outcome['seconds'])}"
+    )
+    reached = ", ".join(f"{kind} {outcome['best_' + kind]:.0e}" for kind in missed)
     return f"{' and '.join(missed)} {float(HARDEST):g} not reached {how}: {reached}"
 
 
@@ -139,34 +141,36 @@ def figure(results: dict, column: int, label: str, target: Path) -> None:
 
 def _looks(outcomes: dict) -> dict[str, dict]:
     """Give every family a colour and every member of it a dash; one without a path is drawn by points."""
-    families = [family for family in dict.fromkeys(found["family"] for found in outcomes.values()) if family != FLOOR]
+    families = [
+        family for family in dict.fromkeys(outcome["family"] for outcome in outcomes.values()) if family != FLOOR
+    ]
     looks = {}
-    for solver, found in outcomes.items():
-        members = [name for name, other in outcomes.items() if other["family"] == found["family"]]
+    for solver, outcome in outcomes.items():
+        members = [name for name, other in outcomes.items() if other["family"] == outcome["family"]]
         place = members.index(solver)
-        if found["family"] == FLOOR:
+        if outcome["family"] == FLOOR:
             looks[solver] = {"color": INK, "linewidth": 1.0, "linestyle": "dotted"}
             continue
         look = {
-            "color": COLOURS[families.index(found["family"]) % len(COLOURS)],
+            "color": COLOURS[families.index(outcome["family"]) % len(COLOURS)],
             "linestyle": DASHES[place % len(DASHES)],
         }
-        look["linewidth"] = 2.4 if families.index(found["family"]) == 0 and place == 0 else 1.4
+        look["linewidth"] = 2.4 if families.index(outcome["family"]) == 0 and place == 0 else 1.4
         if place >= len(DASHES):  # more members than dashes
             look |= {"marker": "x", "markersize": 3.5, "markevery": 0.1}
-        if found["family"] == "cvxpy":
+        if outcome["family"] == "cvxpy":
             look |= {"marker": "os"[place % 2], "markersize": 4}
         looks[solver] = look
     return looks
 
 
 def _panel(axes: object, case: dict, column: int, looks: dict[str, dict], limit: float) -> None:
-    for solver, found in reversed(case["outcomes"].items()):  # ours is drawn last, on top
-        points = found["points"]
+    for solver, outcome in reversed(case["outcomes"].items()):  # ours is drawn last, on top
+        points = outcome["points"]
         if not points:
             continue
-        if found["family"] == FLOOR:
-            axes.axvline(found["seconds"], **looks[solver])
+        if outcome["family"] == FLOOR:
+            axes.axvline(outcome["seconds"], **looks[solver])
             continue
         points = sorted(points)
         best, drawn = float("inf"), []
@@ -174,7 +178,7 @@ def _panel(axes: object, case: dict, column: int, looks: dict[str, dict], limit:
             best = min(best, point[column])
             drawn.append((max(point[0], 1e-4), max(best, 1e-9)))
         axes.plot(*zip(*drawn, strict=True), **looks[solver])
-    top = max((point[column] for found in case["outcomes"].values() for point in found["points"]), default=1.0)
+    top = max((point[column] for outcome in case["outcomes"].values() for point in outcome["points"]), default=1.0)
     axes.set(xscale="log", yscale="log", ylim=(3e-8, min(max(3.0, 2.0 * top), 300.0)), xlim=(None, 1.5 * limit))
     axes.xaxis.set_minor_formatter(NullFormatter())  # within one decade they would run into each other
     axes.set_title(f"{case['title']}\n{case['size']}", fontsize=9, loc="left")

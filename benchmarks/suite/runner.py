@@ -151,22 +151,22 @@ def when(points: list[tuple[float, float, float]], column: int, target: float, l
 
 def outcome(solver: str, family: str, runs: list[Run], limit: float) -> Outcome:
     """Sum up the runs of one solver on one problem; what came after the limit was not reached."""
-    found = Outcome(solver, family, runs[-1].sentence, runs[-1].cannot, len(runs))
+    summary = Outcome(solver, family, runs[-1].sentence, runs[-1].cannot, len(runs))
     done = [run for run in runs if run.points]
     if not done:
-        return found
+        return summary
     for column, name in ((1, "error"), (2, "gap")):
         for target in TARGETS:
             times = [when(run.points, column, target, limit) for run in done]
             reached = [at for at in times if at is not None]
             # A median of runs of which some did not arrive would flatter: more than half have to.
             enough = 2 * len(reached) > len(done)
-            getattr(found, name)[f"{target:g}"] = statistics.median(reached) if enough else None
+            getattr(summary, name)[f"{target:g}"] = statistics.median(reached) if enough else None
     middle = sorted(done, key=lambda run: run.points[-1][0])[len(done) // 2]
-    found.seconds = statistics.median(max(point[0] for point in run.points) for run in done)
-    found.best_error, found.best_gap = (_usual_best(done, column, limit) for column in (1, 2))
-    found.points = [tuple(float(f"{x:.3g}") for x in point) for point in _thinned(middle.points)]
-    return found
+    summary.seconds = statistics.median(max(point[0] for point in run.points) for run in done)
+    summary.best_error, summary.best_gap = (_usual_best(done, column, limit) for column in (1, 2))
+    summary.points = [tuple(float(f"{x:.3g}") for x in point) for point in _thinned(middle.points)]
+    return summary
 
 
 def _usual_best(runs: list[Run], column: int, limit: float) -> float | None:
@@ -187,16 +187,16 @@ def _thinned(points: list[tuple[float, float, float]]) -> Iterator[tuple[float, 
 
 def entries(wanted: list[str]) -> list[tuple[str, str, str]]:
     """List file, solver and family of all solvers that can be imported here, ours first; those missing by their file."""
-    found = []
+    importable = []
     for file in solvers.names():
         try:
             module = solvers.find(file)
         except ImportError:
-            found.append((file, file, "not installed"))
+            importable.append((file, file, "not installed"))
             continue
-        found += [(file, name, module.FAMILY) for name in module.NAMES]
-    kept = [entry for entry in found if not wanted or any(word in entry[1].lower() for word in wanted)]
-    return sorted(kept, key=lambda entry: entry[0] != "ours")
+        importable += [(file, name, module.FAMILY) for name in module.NAMES]
+    chosen = [entry for entry in importable if not wanted or any(word in entry[1].lower() for word in wanted)]
+    return sorted(chosen, key=lambda entry: entry[0] != "ours")
 
 
 def compare(

@@ -23,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from tracelearn.arrays.array_api import Array
 from tracelearn.errors import refuse
 from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.reading import ScoringPlan, check_count, is_search, is_trace_norm_model
+from tracelearn.inference.reading import ScoringPlan, check_count, check_model, is_search, is_trace_norm_model
 from tracelearn.inference.scoring import check_scores, score_model
 from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import check_finite, small_on_one_thread
@@ -276,8 +276,5 @@ def _named(models: Any) -> dict[str, Any]:
             named[name if counts[name] == 1 else f"{name} {counts[name]}"] = model
     refuse(not named, "Expected estimators to compare, got none.")
     for model in named.values():
-        refuse(
-            not (hasattr(model, "fit") and hasattr(model, "get_params")),
-            f"Expected estimators to compare, got {model!r}.",
-        )
+        check_model(model)
     return named

@@ -16,7 +16,7 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.errors import refuse
 from tracelearn.fitting import ZeroWeightsWarning
-from tracelearn.inference.reading import Reading, ScoringPlan, axis_number, check_count, check_model, shares_system
+from tracelearn.inference.reading import Reading, ScoringPlan, check_count, check_model, mode_of_axis, shares_system
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
 from tracelearn.inference.solving import solve_groups
 from tracelearn.problems.operators import SpectralGram
@@ -162,12 +162,7 @@ def decode_over_time(
     shape = entries.shape
     check_count(window, "window")
     check_count(step, "step")
-    number = axis_number(axis, modes)
-    mode = number - 1 if number > 0 else number + len(shape)
-    refuse(
-        not 0 <= mode < len(shape) or number == 0,
-        f"Expected axis to be one of X after the first, samples, which is 0, got {axis} for {len(shape) + 1} axes.",
-    )
+    mode = mode_of_axis(axis, modes, len(shape))
     refuse(
         window > shape[mode], f"Expected a window of at most the {shape[mode]} entries of axis {axis}, got {window}."
     )
@@ -221,16 +216,9 @@ def searchlight(
     """
     X, y, modes, groups = in_memory(X, y, groups)
     entries = _numbered_entries(X)
-    number = axis_number(axis, modes)
-    if number is None:
+    if axis is None:
         entries = entries.ravel()
-        mode = 0
-    else:
-        mode = number - 1 if number > 0 else number + entries.ndim
-    refuse(
-        number == 0 or not 0 <= mode < entries.ndim,
-        f"Expected axis to be one of X after the first, samples, which is 0, or None, got {axis}.",
-    )
+    mode = 0 if axis is None else mode_of_axis(axis, modes, entries.ndim)
     neighbourhoods = _neighbourhoods(neighbours, entries.shape[mode])
     regions = [np.take(entries, neighbourhood, axis=mode) for neighbourhood in neighbourhoods]
     options = {"cv": cv, "groups": groups, "confounds": confounds, "scoring": scoring, "random_state": random_state}
@@ -376,18 +364,18 @@ def _gathered(reading: Reading, index: Array, samples: Array) -> Array:
 
 def _solve_positions(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
     """Fit a model to the entries of each row of an index (T, c); return weights (T, K, c) and intercepts (T, K)."""
-    T, c = index.shape
+    n_positions, c = index.shape
     step = max(1, _LARGEST_BATCH // (c * c + len(train) * c))
-    weights, intercepts = [], []
-    for start in range(0, T, step):
-        W, b = _solve_batch(reading, index[start : start + step], shape, train)
-        weights.append(W)
-        intercepts.append(b)
-    return np.concatenate(weights).reshape(T, -1, c), np.concatenate(intercepts).reshape(T, -1)
+    batches = [
+        _solve_batch(reading, index[start : start + step], shape, train) for start in range(0, n_positions, step)
+    ]
+    weights = np.concatenate([weights for weights, _ in batches])
+    intercepts = np.concatenate([intercepts for _, intercepts in batches])
+    return weights.reshape(n_positions, -1, c), intercepts.reshape(n_positions, -1)
 
 
 def _solve_batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
-    """Fit a model to the entries of each row of an index (T, c); return weights (T K, c) and intercepts (T K,)."""
+    """Fit the models of one batch of positions; return weights (T K, c) and intercepts (T K,)."""
     settings = reading.settings
     spec = replace(reading.spec, sample_shape=shape or (1,))
     A = _gathered(reading, index, train)

@@ -15,8 +15,10 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 from tracelearn.errors import refuse
+from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.inference.reading import (
     Reading,
+    ScoringPlan,
     check_count,
     check_model,
     is_search,
@@ -24,13 +26,12 @@ from tracelearn.inference.reading import (
     read_labels,
     read_two_groups,
     shares_system,
-    without_confounds,
 )
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
-from tracelearn.inference.searches import best_scores, can_repeat_as_batch, chosen_model, score_of_choice
 from tracelearn.inference.solving import batches, solve_sets
 from tracelearn.samples.by_name import in_memory
 from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import Folds, fold_of_sample, make_folds
 
 __all__ = ["Exchange", "PermutationTest", "choose_exchange", "exact_where_close", "p_value", "permutation_test"]
@@ -198,7 +199,8 @@ def permutation_test(
 
     Folds are drawn once. A permutation changes only the products of samples and targets, so that with the squared loss all
     permutations of a fold are right-hand sides of one system; losses that are not squared have a model of second order of
-    their own for each permutation and take longer. Weights of classes and estimators of other libraries are refitted.
+    their own for each permutation and take longer. Searches that are repeated, weights of classes and estimators of other
+    libraries are refitted.
 
     Parameters
     ----------
@@ -255,53 +257,42 @@ def permutation_test(
         cv = model.cv if cv is None else cv
         scoring = model.scoring if scoring is None else scoring
         model = clone(model).set_params(cv=cv, scoring=scoring)
-    name = name_of_score(scoring, classifier=classifier)
     folds, exchange = _folds_and_exchange(cv, labels, groups, classifier=classifier)
+    plan = ScoringPlan(labels, groups, confounds, folds, name_of_score(scoring, classifier=classifier))
     permutations = exchange.draw(len(labels), n_permutations, np.random.default_rng(random_state))
     order = np.concatenate([np.arange(len(labels))[None], permutations])
     if searches and selection == "fixed":
-        model, X = chosen_model(model.fit(X, y, groups=groups, confounds=confounds), X, groups)
+        model, X = _chosen_model(model.fit(X, y, groups=groups, confounds=confounds), X, groups)
     elif searches:
         model = model.set_params(cv=list(folds.splits))
     if shares_system(model):
         method = "batch"
         scores = _batch_scores(Reading.of(model, X, y, confounds), folds, scoring, order, tol)
-    elif is_search(model) and can_repeat_as_batch(model, groups):
-        method = "batch"
-        scores = best_scores(model, X, y, confounds, folds, scoring, order)
     else:
         method = "refit"
-        scores = _refitted_scores(model, X, y, groups, confounds, folds, scoring, order)
+        scores = _refitted_scores(model, X, y, plan, scoring, order)
     score = float(check_scores(scores)[0])
     null = scores[1:]
     choice = selection if searches else None
-    return PermutationTest(score, float(p_value(score, null)), null, exchange.description, choice, method, name)
+    return PermutationTest(
+        score, float(p_value(score, null)), null, exchange.description, choice, method, plan.score_name
+    )
 
 
-def _refitted_scores(
-    model: Any,
-    X: Any,
-    y: Any,
-    groups: Array | None,
-    confounds: Array | None,
-    folds: Folds,
-    scoring: Any,
-    order: Array,
-) -> Array:
+def _refitted_scores(model: Any, X: Any, y: Any, plan: ScoringPlan, scoring: Any, order: Array) -> Array:
     """Score a model by fits one by one, for every order (S, n) of the targets: (S,)."""
     X = np.asarray(X)
     y = to_numpy(y)
+    splits = plan.folds.splits
     if is_search(model):
-        metadata = {"groups": groups, "confounds": confounds}
-        return _scores_one_by_one(lambda samples: score_of_choice(clone(model).fit(X, y[samples], **metadata)), order)
+        metadata = {"groups": plan.groups, "confounds": plan.confounds}
+        return _scores_one_by_one(lambda samples: _score_of_choice(clone(model).fit(X, y[samples], **metadata)), order)
     scorer = check_scoring(model, scoring)
-    cleaned = []
-    for train, _ in folds.splits:
-        cleaned.append(without_confounds(X, confounds, np.bincount(train, minlength=len(X)).astype(float)))
+    cleaned = [plan.cleaned(X, train) for train, _ in splits]
 
     def mean_score(samples: Array) -> float:
         scores = []
-        for A, (train, test) in zip(cleaned, folds.splits, strict=True):
+        for A, (train, test) in zip(cleaned, splits, strict=True):
             fitted = clone(model).fit(A[train], y[samples[train]])
             scores.append(score_model(scorer, fitted, A[test], y[samples[test]]))
         return float(np.mean(scores))
@@ -315,6 +306,25 @@ def _scores_one_by_one(score: Callable[[Array], float], order: Array) -> Array:
         warnings.simplefilter("ignore", UserWarning)  # what models say of permuted targets is of no use
         warnings.simplefilter("once", ConvergenceWarning)
         return np.array([score(samples) for samples in order])
+
+
+# --- searches ---------------------------------------------------------------------------------------------------------
+
+
+def _chosen_model(search: Any, X: Any, groups: Array | None = None) -> tuple[Any, Any]:
+    """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as it sees them."""
+    if isinstance(search, TensorSearch):
+        return search.linear_estimator(), search.joined_views(X, groups)
+    kind = TraceNormClassifier if is_classifier(search) else TraceNormRegressor
+    shared = kind().get_params().keys() & search.get_params().keys() - {"verbose"}
+    model = kind(**{name: getattr(search, name) for name in shared})
+    model.set_params(alpha=search.alpha_, ridge=search.ridge_, mode_weights=search.mode_weights_)
+    return model, X
+
+
+def _score_of_choice(search: Any) -> float:
+    """Find the mean held-out score of what a fitted search has chosen, without a correction for the choice."""
+    return float(search.raw_score_ if isinstance(search, TensorSearch) else search.best_score_)
 
 
 # --- all permutations as one batch ------------------------------------------------------------------------------------

@@ -29,12 +29,12 @@ from tracelearn.search.linear_cv import LinearCV
 __all__ = [
     "Reading",
     "ScoringPlan",
-    "axis_number",
     "check_count",
     "check_model",
     "is_search",
     "is_trace_norm_model",
     "mode_number",
+    "mode_of_axis",
     "name_of_score",
     "read_labels",
     "read_two_groups",
@@ -128,9 +128,15 @@ def mode_number(mode: Any, modes: Modes | None, argument: str) -> Any:
     return names.index(mode)
 
 
-def axis_number(axis: Any, modes: Modes | None) -> Any:
-    """Find the number of an axis of X, of which 0 is samples, that was called by the name of its mode."""
-    return 1 + mode_number(axis, modes, "axis") if isinstance(axis, str) else axis
+def mode_of_axis(axis: int | str, modes: Modes | None, n_modes: int) -> int:
+    """Find the number of the mode of a sample that an axis of X is, of which 0 is samples; or of its name."""
+    number = 1 + mode_number(axis, modes, "axis") if isinstance(axis, str) else axis
+    mode = number - 1 if number > 0 else number + n_modes
+    refuse(
+        number == 0 or not 0 <= mode < n_modes,
+        f"Expected axis to be one of X after the first, samples, which is 0, got {axis} for {n_modes + 1} axes.",
+    )
+    return mode
 
 
 def without_confounds(X: Array, confounds: Array | None, weight: Array) -> Array:
