@@ -203,6 +203,7 @@ def test_targets_of_the_wrong_length_or_order_are_refused(make, y):
     ours = make is TraceNormRegressor
     refusal(lambda: make().fit(X, y[:-1]), "inconsistent numbers of samples", "29", ours=ours)
     refusal(lambda: make().fit(X, y[0]), ours=ours)
+    refusal(lambda: make().fit(X, np.zeros((N, 0))), "(30, 0)", ours=ours)
     refusal(lambda: make().fit(X, y[:, None, None]), "(30, 1, 1)" if ours else "dim 3", ours=ours)
     with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
         make().fit(X, None)

@@ -1,7 +1,7 @@
-"""What regressor and classifier share: parameters, ``fit``, and the one place where fitted attributes are written.
+"""What regressor and classifier share: parameters and ``fit``.
 
-A fit is ``read``, ``fit_linear`` and ``_publish``. Nothing is written on the estimator before the end, so that one whose fit
-fails is as it was before.
+A fit is ``read``, ``fit_linear`` and ``_publish``, the one place where fitted attributes are written. Nothing is written on the
+estimator before the end, so that one whose fit fails is as it was before.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
-from tracelearn.arrays.array_api import array_namespace, available_memory, to_numbers
+from tracelearn.arrays.array_api import available_memory
 from tracelearn.estimators.prediction import ScoresSamples
 from tracelearn.estimators.weights import WeightsInModes
-from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
+from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.problems.forms import choose_form
 from tracelearn.samples.checks import check_classes, learning
@@ -72,45 +71,7 @@ class TensorInput(BaseEstimator):
 
 
 class LinearModel(WeightsInModes, ScoresSamples, TensorInput):
-    """A fitted linear model of samples: the one place where fitted attributes are written."""
-
-    moments_: Moments
-    _warm_start: WarmStart | None = None
-
-    def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
-        """Write all fitted attributes: nothing else does. Where ``fitted`` is None the weights are not changed."""
-        for name in ("classes_", "modes_", "feature_names_in_", "moments_"):
-            if name in vars(self):
-                delattr(self, name)
-        self._spec = spec
-        self.sample_shape_ = spec.sample_shape
-        self.n_features_in_ = spec.n_features
-        if spec.classes is not None:
-            self.classes_ = spec.classes
-        if spec.modes is not None:
-            self.modes_ = spec.modes
-        if spec.feature_names is not None:
-            self.feature_names_in_ = spec.feature_names
-        if moments is not None:
-            self.moments_ = moments
-        if fitted is None:
-            return
-        xp = array_namespace(fitted.coef)
-        targets = () if spec.is_single else (spec.n_targets,)
-        alphas = to_numbers(fitted.alpha)
-        self.coef_ = xp.reshape(fitted.coef, (*targets, *((-1,) if spec.is_flat else spec.sample_shape)))
-        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
-        self.patterns_ = xp.reshape(fitted.patterns, (*targets, *spec.sample_shape))
-        self.alpha_ = alphas[0] if len(alphas) == 1 else np.array(alphas)
-        self.n_iter_ = fitted.n_iter
-        self.objective_ = fitted.objective
-        self.dual_gap_ = fitted.gap
-        self.convergence_ = fitted.convergence
-        self._warm_start = fitted.warm_start
-        if "confound_coef_" in vars(self):
-            del self.confound_coef_
-        if fitted.confound_coef is not None:
-            self.confound_coef_ = xp.reshape(fitted.confound_coef, (*targets, -1))
+    """A linear model of samples that are tensors."""
 
 
 class TraceNormModel(LinearModel):

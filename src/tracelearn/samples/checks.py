@@ -397,7 +397,7 @@ def read_targets(y: Any, X: Array) -> Array:
         raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
     n_samples = X.shape[0]
     y = y if is_non_numpy(y) else as_numpy(y, "y")
-    if y.ndim not in (1, 2) or y.shape[0] != n_samples:
+    if y.ndim not in (1, 2) or y.shape[0] != n_samples or y.shape[-1] == 0:
         raise InputError(
             f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape "
             f"{tuple(y.shape)}: samples and targets have inconsistent numbers of samples."
