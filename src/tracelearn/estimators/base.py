@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
 from tracelearn.arrays.array_api import available_memory
+from tracelearn.errors import InputError
 from tracelearn.estimators.prediction import ScoresSamples
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporter, warn_of_fit
@@ -174,13 +175,13 @@ class TraceNormModel(LinearModel):
     def _moments_to_keep(self, samples: Samples, settings: Settings) -> Moments:
         """Sum up the moments that ``keep_moments`` asks for; refuse where the loss has none or they do not fit in memory."""
         if not settings.loss.has_moments:
-            raise ValueError(
+            raise InputError(
                 f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
                 "loss='squared_error'."
             )
         size = samples.n_features + samples.n_confounds
         if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
-            raise ValueError(
+            raise InputError(
                 f"Expected keep_moments=False for samples of {size} entries, got True: moments of {8 * size**2 / 2**30:.1f} GiB "
                 "do not fit in memory, so compress the samples with ModePCA."
             )
@@ -189,7 +190,7 @@ class TraceNormModel(LinearModel):
     def _summarised(self, raw: Raw, settings: Settings) -> tuple[Spec, Moments]:
         """Sum up samples that can be read only once; refuse losses that need more than moments."""
         if not settings.loss.has_moments:
-            raise ValueError(
+            raise InputError(
                 f"Expected samples that can be read more than once for {settings.loss!r}, got an iterator: pass a list, an "
                 "object whose __iter__ begins anew, or a file."
             )

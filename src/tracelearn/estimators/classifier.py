@@ -48,8 +48,8 @@ class PredictsLabels(ClassifierMixin):
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
         check_is_fitted(self, "coef_")
-        after = _second_class if self.classes_.shape[0] == 2 else _as_they_are
-        return self._applied(after, "decision_function", X, confounds)
+        scores = self._applied(_as_they_are, "decision_function", X, confounds)
+        return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the label of each sample: in NumPy if the labels of ``fit`` were, else in the library of its samples."""
@@ -261,10 +261,6 @@ class TraceNormClassifier(PredictsLabels, OnlineModel):
 
 def _as_they_are(scores: Array) -> Array:
     return scores
-
-
-def _second_class(scores: Array) -> Array:
-    return scores[:, 0]
 
 
 def _labels(classes: Array, scores: Array) -> Array:

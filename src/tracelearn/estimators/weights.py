@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numbers, to_numpy
 from tracelearn.arrays.tensors import mode_factors, n_rank
+from tracelearn.errors import InputError
 from tracelearn.fitting import Fitted, WarmStart
 from tracelearn.moments import Moments
 from tracelearn.samples.modes import Mode, to_dataset
@@ -78,7 +79,7 @@ class NamedWeights:
         patterns = to_numpy(self.patterns_)
         shape = tuple(self.sample_shape_)
         if coef.shape[coef.ndim - len(shape) :] != shape:
-            raise ValueError(
+            raise InputError(
                 "Expected weights in the modes of samples, got those of views of them: take coef_by_view_ and patterns_by_view_."
             )
         names = target_names(self, coef.shape[0] if coef.ndim > len(shape) else 1)

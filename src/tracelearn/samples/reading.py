@@ -203,7 +203,7 @@ def gathered_for(loss: Loss, raw: Raw) -> Raw:
 def _with_confounds(block: Block, confounds: Array) -> Block:
     """Add the confounds of a block, given those of all samples."""
     if is_sparse(block.X):
-        raise ValueError(
+        raise InputError(
             "Expected dense samples with confounds, got a sparse matrix: what is left of it is not sparse."
         )
     rows = confounds[block.first : block.first + block.X.shape[0], :]

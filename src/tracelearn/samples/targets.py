@@ -14,6 +14,7 @@ from array_api_compat import device
 from sklearn.utils import compute_sample_weight
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
+from tracelearn.errors import InputError
 from tracelearn.losses import LOSSES, Loss, n_columns
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_classes, read_labels, read_targets, read_weights
@@ -94,7 +95,7 @@ class Numbers:
         y = read_targets(y, rows)
         is_single = y.ndim == 1
         if self.is_single not in (None, is_single):
-            raise ValueError(
+            raise InputError(
                 f"Expected y of the order of the first batch, got shape {tuple(y.shape)}: keep its number of targets."
             )
         Y = y[:, None] if is_single else y
@@ -214,7 +215,7 @@ def union(first: Array, second: Array) -> Array:
             raise TypeError
         return np.union1d(first, second)
     except TypeError:
-        raise ValueError(
+        raise InputError(
             f"Expected labels of one kind, got {first.tolist()[:3]} and {second.tolist()[:3]}: name the classes in the same "
             "way everywhere."
         ) from None
@@ -250,12 +251,12 @@ def recode(moments: Moments, old_classes: Array, new_classes: Array) -> Moments:
         return moments
     missing = np.setdiff1d(old_classes, new_classes)
     if missing.size or len(old_classes) == 0:
-        raise ValueError(
+        raise InputError(
             f"Expected new classes that contain the old ones, {old_classes.tolist()}, got {new_classes.tolist()}: join both "
             "sets of labels first."
         )
     if moments.n_targets != n_columns(len(old_classes)):
-        raise ValueError(
+        raise InputError(
             f"Expected moments of {n_columns(len(old_classes))} targets for {len(old_classes)} classes, got "
             f"{moments.n_targets}: pass the classes that these moments were coded for."
         )
