@@ -97,17 +97,10 @@ class OnlineModel(TraceNormModel):
             if raw.repeatable:
                 spec, samples = read(raw, reader)
                 return spec, samples.moments()
-            spec, moments = summarise(raw, reader_of(self, may_grow=True))
-            if classes is None:
-                return spec, moments
-            spec_with_classes = replace(spec, classes=classes)
-            return spec_with_classes, recoded(moments, spec, spec_with_classes)
+            return summarise(raw, reader)
         self._check_confounds(confounds)
         check_place(X, past.x_mean, f"{type(self).__name__}.partial_fit()")
-        reader_of_batch = reader.after(before)
-        if classes is not None:
-            reader_of_batch = replace(reader_of_batch, targets=reader.targets)
-        spec, samples = read(raw, reader_of_batch)
+        spec, samples = read(raw, reader.after(before))
         return spec, samples.moments(recoded(past, before, spec).scaled(self.forgetting))
 
     @available_if(has_moments)

@@ -46,7 +46,7 @@ class LinearScores:
             scores = _products(rows, coef) + self.intercept
             if confounds is not None:
                 scores = scores + move_to(confounds, self.coef, wide) @ as_dtype(self.confound_coef, wide).T
-            scores = as_dtype(scores, rows.dtype if is_sparse(rows) else float_dtype(rows))
+            scores = as_dtype(scores, float_dtype(rows))
         check_finite(scores, "scores", overflows=True)
         return self.after(scores)
 

@@ -48,10 +48,7 @@ def accuracy(y: Array, predicted: Array, weight: Array | None = None) -> float:
     0.75
     """
     xp = array_namespace(y)
-    is_right = xp.astype(y == predicted, xp.float32 if weight is None else weight.dtype)
-    # Summed and divided here: a mean in single precision would not count beyond 2^24.
-    return (
-        int(xp.sum(xp.astype(y == predicted, xp.int64))) / y.shape[0]
-        if weight is None
-        else float(_mean(is_right, weight))
-    )
+    is_right = y == predicted
+    if weight is None:  # counted: a mean in single precision would not go beyond 2^24
+        return int(xp.sum(xp.astype(is_right, xp.int64))) / int(y.shape[0])
+    return float(_mean(xp.astype(is_right, weight.dtype), weight))

@@ -385,9 +385,8 @@ def _instead_of_complex(name: str) -> str:
 def float_dtype(X: Array) -> Any:
     """Find the dtype of weights learned from X: that of X, or for whole numbers and 16 bits the widest of its device."""
     xp = array_namespace(X)
-    is_float = (
-        xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32
-    )  # with fewer sums lose all accuracy
+    # With fewer bits sums lose all accuracy.
+    is_float = xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32
     return X.dtype if is_float else widest(X)["dtype"]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import device
@@ -18,7 +18,7 @@ from tracelearn.errors import InputError
 from tracelearn.losses import LOSSES, Loss, n_columns
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_classes, read_labels, read_targets, read_weights
-from tracelearn.samples.samples import LabelWeights, Raw, label_weights
+from tracelearn.samples.samples import Raw
 
 __all__ = [
     "CodedTargets",
@@ -55,23 +55,6 @@ class TargetSurvey:
     weight: float
     classes: Array | None
     is_single: bool
-
-
-class TargetReader(Protocol):
-    """How targets are read."""
-
-    @property
-    def loss(self) -> Loss:
-        """The loss that the user has chosen."""
-
-    def read(self, y: Any, sample_weight: Any, rows: Array, *, is_part: bool = False) -> CodedTargets:
-        """Check and code the targets and weights of a block; with ``is_part`` all weights of the block may be zero."""
-
-    def after(self, classes: Array | None, is_single: bool) -> Self:
-        """Return a reader of later targets, which must be of the same kind."""
-
-    def survey(self, raw: Raw) -> TargetSurvey:
-        """Read all targets in one pass, without the samples."""
 
 
 def loss_for(loss: Loss, n_targets: int) -> Loss:
@@ -170,7 +153,7 @@ class Labels:
 
     def survey(self, raw: Raw) -> TargetSurvey:
         """Read all labels: find the classes, and the total weight."""
-        of_labels: LabelWeights = raw.execution.total(lambda targets: label_weights(*targets), raw.targets)
+        of_labels: _LabelWeights = raw.execution.total(lambda targets: _label_weights(*targets), raw.targets)
         classes = of_labels.classes if self.classes is None else self.classes
         check_classes(classes)
         weights = self.class_weight
@@ -180,6 +163,35 @@ class Labels:
         total_weight = sum(total * (weights or {}).get(label, 1.0) for label, total in of_labels.by_label.items())
         reader = replace(self, class_weight=weights, classes=classes)
         return TargetSurvey(reader, n_columns(len(classes)), total_weight, classes, is_single=False)
+
+
+TargetReader: TypeAlias = Numbers | Labels  # how targets are read, block by block
+
+
+def _label_weights(y: Any, weight: Any) -> _LabelWeights:
+    """Sum up what the samples of each label weigh in a block."""
+    labels, where = np.unique(to_numpy(y).ravel(), return_inverse=True)
+    weights = None if weight is None else np.asarray(weight, dtype=float)
+    totals = np.bincount(where, weights=weights, minlength=len(labels)).astype(float)
+    return _LabelWeights(dict(zip(labels.tolist(), totals.tolist(), strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class _LabelWeights:
+    """The total weight of the samples of each label; those of parts add up."""
+
+    by_label: dict[Any, float]
+
+    def __add__(self, other: _LabelWeights) -> _LabelWeights:
+        total = dict(self.by_label)
+        for label, weight in other.by_label.items():
+            total[label] = total.get(label, 0.0) + weight
+        return _LabelWeights(total)
+
+    @property
+    def classes(self) -> Array:
+        """All labels, sorted."""
+        return np.unique(np.array(list(self.by_label)))
 
 
 def labels_of(scores: Array, classes: Array) -> Array:
