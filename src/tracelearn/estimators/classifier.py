@@ -8,20 +8,17 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy
-from tracelearn.errors import InputError
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.estimators.online import OnlineModel, has_moments
-from tracelearn.estimators.scores import accuracy
+from tracelearn.estimators.scores import score_labels
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import with_targets
-from tracelearn.samples.checks import learning, read_weights
+from tracelearn.samples.checks import learning
 from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import unnamed
 from tracelearn.samples.scikit_learn import StrOptions
 from tracelearn.samples.targets import labels_of, loss_for
 
@@ -58,16 +55,8 @@ class PredictsLabels(ClassifierMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
-        X, y, sample_weight = with_targets(X, y, sample_weight)
-        X, y, _ = unnamed(X, y, getattr(self, "modes_", None))
-        if y is None:
-            raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
-        labels = self.predict(X, confounds)
-        if not is_non_numpy(self.classes_):
-            weight = None if sample_weight is None else to_numpy(sample_weight)
-            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
-        y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
-        return accuracy(y, labels, read_weights(sample_weight, labels))
+        X, y, sample_weight = with_targets(X, y, sample_weight, getattr(self, "modes_", None))
+        return score_labels(y, self.predict(X, confounds), sample_weight)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any, confounds: Any = None) -> Array:

@@ -238,7 +238,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         targets = targets[:, None] if is_single else targets
         shape = (last - first + 1, x.shape[1])
         moments = Moments.zero(shape[0] * shape[1], targets.shape[1])
-        for recording in _recordings(segments, len(x)):
+        for recording in _slices_of_segments(segments, len(x)):
             segment_x = self._with_edges(x[recording], first, last)
             segment_y = self._with_edges(targets[recording], first, last)
             moments = moments + lagged_moments(segment_x, segment_y, first, last)
@@ -286,7 +286,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         predictions = np.full((len(x), len(W)), np.nan)
         first = int(self.lags_[0])
         last = int(self.lags_[-1])
-        for recording in _recordings(segments, len(x)):
+        for recording in _slices_of_segments(segments, len(x)):
             segment = self._with_edges(x[recording], first, last)
             begin = max(last, 0)
             end = len(segment) + min(first, 0)
@@ -329,7 +329,7 @@ def _read_recording(X: Any) -> Array:
     return x
 
 
-def _recordings(segments: Any, n: int) -> Iterator[slice]:
+def _slices_of_segments(segments: Any, n: int) -> Iterator[slice]:
     """Find where segments begin and end; those of negative numbers are gaps."""
     if segments is None:
         yield slice(0, n)
