@@ -179,7 +179,7 @@ def real_numbers(values: Any, name: str, todo: str = "encode it as numbers first
 
 
 def _is_missing(value: Any) -> bool:
-    """Tell whether an object stands for a missing value: None, NaN, NaT or pandas' NA."""
+    """Tell whether an object stands for a missing value: None, NaN, NaT or pandas' NA, known by what they are written as."""
     return value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaN", "NaT"))
 
 
@@ -265,12 +265,13 @@ def read_rows(
     elif not hasattr(X, "columns") and not is_sparse(X):
         X = as_numpy(X, "X")
     shape = sample_shape(X, tensor_shape)
-    if (is_of_other_library or X.ndim > 2) and 0 in X.shape:
+    n_axes = len(np.shape(X))
+    if (is_of_other_library or n_axes > 2) and 0 in X.shape:
         raise InputError(
             f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
         )
     if known_shape is not None:
-        is_flat = len(np.shape(X)) == 2 and math.prod(shape) == math.prod(known_shape)
+        is_flat = n_axes == 2 and math.prod(shape) == math.prod(known_shape)
         differs_in = [mode for mode, sizes in enumerate(zip(shape, known_shape, strict=False)) if len(set(sizes)) > 1]
         is_other_length = len(shape) == len(known_shape) and differs_in == [time]
         if shape != known_shape and not is_flat and not is_other_length:
@@ -290,8 +291,7 @@ def read_rows(
         check_gaps(rows, shape)
     elif finite:
         check_finite(rows, "X", shape)
-    flat = len(shape) > 1 and len(np.shape(X)) == 2
-    return Rows(rows, shape, flat, getattr(holder, "feature_names_in_", None))
+    return Rows(rows, shape, n_axes == 2 and len(shape) > 1, getattr(holder, "feature_names_in_", None))
 
 
 def _rows_of_numpy(holder: Any, X: Any, *, accept_sparse: Any) -> Array:
@@ -305,7 +305,8 @@ def _rows_of_numpy(holder: Any, X: Any, *, accept_sparse: Any) -> Array:
         input_name="X",
     )
     if isinstance(X, np.ndarray):
-        return check(real_numbers(X, "X").reshape(X.shape[0], -1) if X.ndim > 2 else real_numbers(X, "X"))
+        X = real_numbers(X, "X")
+        return check(X.reshape(X.shape[0], -1) if X.ndim > 2 else X)
     try:
         return check(X)
     except (TypeError, ValueError):
