@@ -29,7 +29,7 @@ __all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "setting
 
 
 def settings_of(model: Any) -> Settings:
-    """Gather the parameters of a ``TraceNormRegressor`` or ``TraceNormClassifier`` that state the problem and the solver."""
+    """Gather the parameters of a linear model, or what it has in their place, that state the problem and the solver."""
     return Settings(
         loss=loss_named(model.loss, for_classes=isinstance(model, ClassifierMixin)),
         alpha=model.alpha,

@@ -26,6 +26,7 @@ __all__ = ["PredictsLabels", "TraceNormClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
+    """Tell whether the loss of an estimator gives probabilities; scikit-learn hides ``predict_proba`` where it does not."""
     if not loss_named(estimator.loss, for_classes=True).has_probabilities:
         raise AttributeError(
             f"probability estimates are not available for loss={estimator.loss!r}: use loss='log_loss', TensorClassifier, or "

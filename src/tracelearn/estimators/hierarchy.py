@@ -223,7 +223,7 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         """Add samples to those that were learned before, if any were, and grow the tree of all."""
         spec, class_moments = self._summarised(X, y, sample_weight, confounds, classes, before)
         starts = {} if before is None else getattr(self, "_warm_starts", {})
-        self._publish(spec, class_moments, self._grown(spec, class_moments, starts))
+        self._publish(spec, class_moments, self._grow(spec, class_moments, starts))
         return self
 
     def _summarised(
@@ -242,8 +242,8 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         past = [of_class.scaled(self.forgetting) for of_class in self.class_moments_]
         return spec, [earlier + new for earlier, new in zip(past, moments, strict=True)]
 
-    def _grown(self, spec: Spec, class_moments: list[Moments], warm_starts: dict[Node, WarmStart]) -> _Grown:
-        """Find the tree, and solve the problem of each of its nodes."""
+    def _grow(self, spec: Spec, class_moments: list[Moments], warm_starts: dict[Node, WarmStart]) -> _Grown:
+        """Find the tree of all classes that have samples, and solve the problem of each of its nodes."""
         scales = _class_scales(self.class_weight, spec.classes, class_moments)
         if not scales:
             raise InputError("Expected a class with samples of weight above zero, got none: change class_weight.")
@@ -467,7 +467,7 @@ def _leaves(tree: Tree) -> tuple[int, ...]:
 
 
 def _merged(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    """List the classes of two sides, sorted."""
+    """Join the classes of two sides, sorted."""
     return tuple(sorted(left + right))
 
 

@@ -286,7 +286,7 @@ def read_rows(
         rows = _rows_of_numpy(holder, X, accept_sparse="csr" if any_library else False)
     check_n_features(holder, rows, reset=known_shape is None)
     if is_sparse(rows):
-        rows = _canonical(rows)
+        rows = _without_duplicates(rows)
     if finite and takes_gaps and not is_sparse(rows):
         check_gaps(rows, shape)
     elif finite:
@@ -344,7 +344,7 @@ def other_shape(name: str, known_shape: tuple[int, ...], shape: tuple[int, ...])
     return InputError(f"Expected samples of shape {known_shape} as in fit, got samples of shape {shape}: {hint}")
 
 
-def _canonical(rows: Any) -> Any:
+def _without_duplicates(rows: Any) -> Any:
     """Give every entry of sparse rows one place, so that squares of entries are squares of what is stored."""
     rows = sparse.csr_array(rows)
     if not rows.has_canonical_format:

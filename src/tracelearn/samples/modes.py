@@ -20,10 +20,10 @@ from tracelearn.optional import require
 
 __all__ = [
     "Mode",
+    "are_modes_of",
     "check_file_modes",
     "column_of_epochs",
     "events_of",
-    "fit_modes",
     "like_input",
     "modes_of_mne",
     "read_named",
@@ -106,7 +106,7 @@ class Mode:
         return Mode(self.name, values, self.unit, None if self.positions is None else self.positions[starts])
 
 
-def fit_modes(modes: Any, shape: tuple[int, ...]) -> bool:
+def are_modes_of(modes: Any, shape: tuple[int, ...]) -> bool:
     """Tell whether modes read from a file fit samples of a shape."""
     return isinstance(modes, tuple) and len(modes) == len(shape) and all(map(_fits, modes, shape))
 
