@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.exceptions import NotFittedError
 
-from tracelearn import ModeWhitener, TensorClassifier, TraceNormClassifier, TraceNormRegressor
+from tracelearn import ModeWhitener, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.errors import brief
 from tracelearn.losses import Huber
 from tracelearn.penalties import Latent, Nuclear, Overlap
@@ -184,10 +184,10 @@ def test_samples_that_are_no_array_of_samples_are_refused(make, y):
 
 @both
 def test_samples_that_are_not_numbers_are_refused(make, y):
-    refusal(lambda: make().fit(np.full((N, 3, 2), "a"), y), "Expected numbers in X", "<U1", "encode")
-    refusal(lambda: make().fit(np.full((N, 3, 2), b"a"), y), "Expected numbers in X", "S1")
+    refusal(lambda: make().fit(np.full((N, 3, 2), "a"), y), "numbers in X, got text such as 'a' at sample 0", "encode")
+    refusal(lambda: make().fit(np.full((N, 3, 2), b"a"), y), "Expected numbers in X", "b'a'")
     refusal(lambda: make().fit(np.full((N, 3), "2020-01-01", dtype="datetime64[D]"), y), "datetime64")
-    refusal(lambda: make().fit(np.full((N, 3, 2), "a", dtype=object), y), "'a'", ours=False)
+    refusal(lambda: make().fit(np.full((N, 3, 2), "a", dtype=object), y), "'a'")
     refusal(lambda: make().fit(X + 1j, y), "Complex data not supported", ours=False)
 
 
@@ -207,6 +207,7 @@ def test_targets_of_the_wrong_length_or_order_are_refused(make, y):
     ours = make is TraceNormRegressor
     refusal(lambda: make().fit(X, y[:-1]), "inconsistent numbers of samples", "29", ours=ours)
     refusal(lambda: make().fit(X, y[0]), ours=ours)
+    refusal(lambda: make().fit(X, np.zeros((N, 0))), "(30, 0)", ours=ours)
     refusal(lambda: make().fit(X, y[:, None, None]), "(30, 1, 1)" if ours else "dim 3", ours=ours)
     with pytest.raises(ValueError, match="requires y to be passed, but the target y is None"):
         make().fit(X, None)
@@ -223,7 +224,7 @@ def test_labels_of_the_wrong_kind_are_refused():
     refusal(lambda: TraceNormClassifier().fit(X, np.stack([Y > 0, Y < 1], axis=1)), "1d array", "(30, 2)", ours=False)
     refusal(lambda: TraceNormRegressor().fit(X, LABELS), "Expected numbers in y", "text such as", "TensorClassifier")
     refusal(lambda: TraceNormRegressor().fit(X, LABELS.astype(object)), "Expected numbers in y", "text such as")
-    refusal(lambda: TraceNormRegressor().fit(X, Y + 1j), "Expected numbers in y", "complex128")
+    refusal(lambda: TraceNormRegressor().fit(X, Y + 1j), "Expected real numbers in y", "complex128")
     refusal(lambda: TraceNormRegressor().fit(X, np.full(N, "2020-01-01", dtype="datetime64[D]")), "datetime64")
 
 
@@ -252,7 +253,10 @@ def test_weights_that_cannot_be_weights_are_refused(make, loss, y):
 def test_weights_that_are_no_real_numbers_are_refused(make, y):
     refusal(lambda: make().fit(X, y, "heavy"), "numbers in sample_weight")
     refusal(lambda: make().fit(X, y, ["1", "two"] * 15), "numbers in sample_weight")
-    refusal(lambda: make().fit(X, y, np.full(N, 1j)), "real numbers in sample_weight")
+    refusal(lambda: make().fit(X, y, ["1"] * 29 + [None]), "NaN at sample 29")
+    for weight in (1j, np.full(N, 1j), [1j] * N, np.full(N, 1j, dtype=object)):
+        message = refusal(lambda weight=weight: make().fit(X, y, weight), "real numbers in sample_weight")
+        assert message.endswith("one real number for each.")  # real and imaginary part cannot be two weights
 
 
 @both
@@ -449,6 +453,14 @@ def test_a_missing_number_is_refused_with_its_sample(make, y, nothing):
     refusal(lambda: TraceNormRegressor().fit(X, changed(Y.astype(object), 7, nothing)), "at sample 7")
 
 
+@pytest.mark.parametrize("nothing", [None, pd.NA, pd.NaT], ids=str)
+def test_what_is_missing_is_a_gap_to_a_search_whatever_stands_for_it(nothing):
+    gap = changed(X, (7, 0, 0, 1), np.nan)
+    objects = changed(X.astype(object), (7, 0, 0, 1), nothing)
+    by_nan, by_object = (TensorRegressor(views=None, cv=2).fit(samples, Y).predict(gap) for samples in (gap, objects))
+    assert np.array_equal(by_nan, by_object)
+
+
 @both
 def test_text_and_complex_numbers_among_numbers_are_refused_with_their_sample(make, y):
     objects = X.reshape(N, -1).astype(object)
@@ -460,12 +472,15 @@ def test_text_and_complex_numbers_among_numbers_are_refused_with_their_sample(ma
     assert np.array_equal(make().fit(as_text, y).coef_, make().fit(objects, y).coef_)
 
 
-@pytest.mark.parametrize("name", ["loss", "penalty", "solver", "mode_weights", "tensor_shape"])
-def test_what_was_passed_by_mistake_is_not_printed_whole(name):
-    array = np.random.default_rng(0).standard_normal((40, 50))
-    message = refusal(lambda: TraceNormRegressor(**{name: array}).fit(X, Y))
-    assert len(message) < 300
+@pytest.mark.parametrize("mistake", [np.ones((40, 50)), list(range(5000)), "long" * 900], ids=["array", "list", "text"])
+@pytest.mark.parametrize("name", TraceNormRegressor().get_params())
+def test_what_was_passed_by_mistake_is_not_printed_whole(name, mistake):
+    message = refusal(lambda: TraceNormRegressor(**{name: mistake}).fit(X, Y), ours=False)
+    assert len(message) < 350
     assert "\n" not in message
+
+
+def test_labels_of_a_mistake_are_not_printed_whole():
     labels = np.array([f"a long label {k}" for k in range(N)])
     model = TraceNormClassifier().partial_fit(X, labels, classes=labels)
     assert len(refusal(lambda: model.partial_fit(X[:1], ["new"]))) < 300

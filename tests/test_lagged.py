@@ -1,6 +1,7 @@
 """Lagged models: autocovariances equal a lagged copy, segments do not touch, ridge is that of MNE."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -104,6 +105,7 @@ def test_few_profiles_are_found_and_outputs_may_share_them():
     shared = LaggedRegressor(8, alpha=0.3, target_mode=True).fit(x, both)
     assert shared.mode_ranks_.tolist() == [1, 1, 1]
     assert shared.patterns_.shape == shared.coef_.shape == (2, 8, 6)
+    assert tuple(shared.convergence_[-1]) == (shared.n_iter_, shared.dual_gap_)
 
 
 def test_old_times_are_forgotten():
@@ -121,7 +123,7 @@ def test_old_times_are_forgotten():
         ({"lags": (1, 2, 3)}, (9, 2), (9,), None, "lags"),
         ({"lags": 10}, (9, 2), (9,), None, "longer than lags"),
         ({}, (9,), (9,), None, "X of shape"),
-        ({}, (9, 2), (8,), None, "as many targets"),
+        ({}, (9, 2), (8,), None, "one row for each sample"),
         ({}, (9, 2), (9, 0), None, "y of shape"),
         ({"lags": 2}, (9, 2), (9,), [0, 1], "segments"),
         ({"lags": 2}, (9, 2), (9,), np.linspace(0, 1, 9), "segments.*float64 values"),
@@ -151,7 +153,11 @@ def test_recordings_of_another_kind_gaps_without_a_mark_and_no_targets_are_refus
     [
         (lambda x, y: (x + 1j, y), "real numbers in X"),
         (lambda x, y: (x, y + 1j), "real numbers in y"),
-        (lambda x, y: (x.astype(str), y), "real numbers in X"),
+        (lambda x, y: (np.full(x.shape, "a"), y), "numbers in X"),
+        (lambda x, y: ((x + 1j).astype(object), y), "real numbers in X"),
+        (lambda x, y: (x, [None, *y[1:, 0]]), "finite numbers in y, got NaN at sample 0"),
+        (lambda x, y: (x, pd.Series([pd.NA, *y[1:, 0]], dtype=object)), "finite numbers in y, got NaN at sample 0"),
+        (lambda x, y: (pd.DataFrame(x).astype("Float64").mask(x > 6), y), "finite numbers in X"),
         (lambda x, y: (x, 1e200 * y), "largest number in y"),
         (lambda x, y: (1e200 * x, y), "largest number in X"),
     ],
@@ -175,7 +181,7 @@ def test_a_score_is_of_finite_targets_for_every_time_and_of_two_times_at_least()
     model = LaggedRegressor(2).fit(x, y)
     with pytest.raises(ValueError, match="finite numbers in y"):
         model.score(x, np.nan * y)
-    with pytest.raises(ValueError, match="as many targets as times"):
+    with pytest.raises(ValueError, match="one row for each sample"):
         model.score(x, y[:9])
     with pytest.raises(ValueError, match="at least two times"):
         model.score(x[:2], y[:2])

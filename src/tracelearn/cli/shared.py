@@ -262,13 +262,13 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
     >>> channel.values.tolist(), time.values.tolist(), time.label
     (['C3', 'C4'], [0.0, 0.1, 0.2], 'time (s)')
     """
-    from tracelearn.samples.modes import Mode, fit_modes
+    from tracelearn.samples.modes import Mode, are_modes_of
 
     names = read_names(mode_names, shape)
     refuse(bool(coordinates) and names is None, "Expected --mode-names with --coordinates, got none: name the modes.")
     if names is None:
         return known
-    kept = known if fit_modes(known, tuple(shape)) else [Mode("", np.arange(size)) for size in shape]
+    kept = known if are_modes_of(known, tuple(shape)) else [Mode("", np.arange(size)) for size in shape]
     parts = [re.fullmatch(r"(.+?)\s*(?:\((.+)\))?", name) for name in names]
     found = {
         one[1]: replace(mode, name=one[1], unit=one[2] or mode.unit)

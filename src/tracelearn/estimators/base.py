@@ -1,7 +1,7 @@
-"""What regressor and classifier share: parameters, ``fit``, and the one place where fitted attributes are written.
+"""What regressor and classifier share: parameters and ``fit``.
 
-A fit is ``read``, ``fit_linear`` and ``_publish``. Nothing is written on the estimator before the end, so that one whose fit
-fails is as it was before.
+A fit is ``read``, ``fit_linear`` and ``_publish``, the one place where fitted attributes are written. Nothing is written on the
+estimator before the end, so that one whose fit fails is as it was before.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 
-from tracelearn.arrays.array_api import array_namespace, available_memory, to_numbers
+from tracelearn.arrays.array_api import available_memory
+from tracelearn.errors import InputError
 from tracelearn.estimators.prediction import ScoresSamples
 from tracelearn.estimators.weights import WeightsInModes
-from tracelearn.fitting import Fitted, Settings, WarmStart, fit_linear, loss_named, reporter, warn_of_fit
+from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.problems.forms import choose_form
 from tracelearn.samples.checks import check_classes, learning
@@ -29,7 +29,7 @@ __all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "setting
 
 
 def settings_of(model: Any) -> Settings:
-    """Gather the parameters of a ``TraceNormRegressor`` or ``TraceNormClassifier`` that state the problem and the solver."""
+    """Gather the parameters of a linear model, or what it has in their place, that state the problem and the solver."""
     return Settings(
         loss=loss_named(model.loss, for_classes=isinstance(model, ClassifierMixin)),
         alpha=model.alpha,
@@ -72,45 +72,7 @@ class TensorInput(BaseEstimator):
 
 
 class LinearModel(WeightsInModes, ScoresSamples, TensorInput):
-    """A fitted linear model of samples: the one place where fitted attributes are written."""
-
-    moments_: Moments
-    _warm_start: WarmStart | None = None
-
-    def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
-        """Write all fitted attributes: nothing else does. Where ``fitted`` is None the weights are not changed."""
-        for name in ("classes_", "modes_", "feature_names_in_", "moments_"):
-            if name in vars(self):
-                delattr(self, name)
-        self._spec = spec
-        self.sample_shape_ = spec.sample_shape
-        self.n_features_in_ = spec.n_features
-        if spec.classes is not None:
-            self.classes_ = spec.classes
-        if spec.modes is not None:
-            self.modes_ = spec.modes
-        if spec.feature_names is not None:
-            self.feature_names_in_ = spec.feature_names
-        if moments is not None:
-            self.moments_ = moments
-        if fitted is None:
-            return
-        xp = array_namespace(fitted.coef)
-        targets = () if spec.is_single else (spec.n_targets,)
-        alphas = to_numbers(fitted.alpha)
-        self.coef_ = xp.reshape(fitted.coef, (*targets, *((-1,) if spec.is_flat else spec.sample_shape)))
-        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
-        self.patterns_ = xp.reshape(fitted.patterns, (*targets, *spec.sample_shape))
-        self.alpha_ = alphas[0] if len(alphas) == 1 else np.array(alphas)
-        self.n_iter_ = fitted.n_iter
-        self.objective_ = fitted.objective
-        self.dual_gap_ = fitted.gap
-        self.convergence_ = fitted.convergence
-        self._warm_start = fitted.warm_start
-        if "confound_coef_" in vars(self):
-            del self.confound_coef_
-        if fitted.confound_coef is not None:
-            self.confound_coef_ = xp.reshape(fitted.confound_coef, (*targets, -1))
+    """A linear model of samples that are tensors."""
 
 
 class TraceNormModel(LinearModel):
@@ -213,13 +175,13 @@ class TraceNormModel(LinearModel):
     def _moments_to_keep(self, samples: Samples, settings: Settings) -> Moments:
         """Sum up the moments that ``keep_moments`` asks for; refuse where the loss has none or they do not fit in memory."""
         if not settings.loss.has_moments:
-            raise ValueError(
+            raise InputError(
                 f"Expected keep_moments=False with loss={self.loss!r}, got True: only the squared loss has moments, so use "
                 "loss='squared_error'."
             )
         size = samples.n_features + samples.n_confounds
         if 24 * size**2 > available_memory():  # the matrix, what a sum needs beside it, and its factor
-            raise ValueError(
+            raise InputError(
                 f"Expected keep_moments=False for samples of {size} entries, got True: moments of {8 * size**2 / 2**30:.1f} GiB "
                 "do not fit in memory, so compress the samples with ModePCA."
             )
@@ -228,7 +190,7 @@ class TraceNormModel(LinearModel):
     def _summarised(self, raw: Raw, settings: Settings) -> tuple[Spec, Moments]:
         """Sum up samples that can be read only once; refuse losses that need more than moments."""
         if not settings.loss.has_moments:
-            raise ValueError(
+            raise InputError(
                 f"Expected samples that can be read more than once for {settings.loss!r}, got an iterator: pass a list, an "
                 "object whose __iter__ begins anew, or a file."
             )

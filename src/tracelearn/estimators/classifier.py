@@ -8,20 +8,17 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.metrics import accuracy_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy
-from tracelearn.errors import InputError
+from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.estimators.online import OnlineModel, has_moments
-from tracelearn.estimators.scores import accuracy
+from tracelearn.estimators.scores import score_labels
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import with_targets
-from tracelearn.samples.checks import learning, read_weights
+from tracelearn.samples.checks import learning
 from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import unnamed
 from tracelearn.samples.scikit_learn import StrOptions
 from tracelearn.samples.targets import labels_of, loss_for
 
@@ -29,6 +26,7 @@ __all__ = ["PredictsLabels", "TraceNormClassifier"]
 
 
 def _has_probabilities(estimator: Any) -> bool:
+    """Tell whether the loss of an estimator gives probabilities; scikit-learn hides ``predict_proba`` where it does not."""
     if not loss_named(estimator.loss, for_classes=True).has_probabilities:
         raise AttributeError(
             f"probability estimates are not available for loss={estimator.loss!r}: use loss='log_loss', TensorClassifier, or "
@@ -48,8 +46,8 @@ class PredictsLabels(ClassifierMixin):
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
         check_is_fitted(self, "coef_")
-        after = _second_class if self.classes_.shape[0] == 2 else _as_they_are
-        return self._applied(after, "decision_function", X, confounds)
+        scores = self._applied(_as_they_are, "decision_function", X, confounds)
+        return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the label of each sample: in NumPy if the labels of ``fit`` were, else in the library of its samples."""
@@ -58,17 +56,8 @@ class PredictsLabels(ClassifierMixin):
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of labels that are right; epochs of MNE bring their own, as in ``fit``."""
-        modes = getattr(self, "modes_", None)
-        X, y, sample_weight = with_targets(X, y, sample_weight, modes)
-        X, y, _ = unnamed(X, y, modes)
-        if y is None:
-            raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
-        labels = self.predict(X, confounds)
-        if not is_non_numpy(self.classes_):
-            weight = None if sample_weight is None else to_numpy(sample_weight)
-            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
-        y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
-        return accuracy(y, labels, read_weights(sample_weight, labels))
+        X, y, sample_weight = with_targets(X, y, sample_weight, getattr(self, "modes_", None))
+        return score_labels(y, self.predict(X, confounds), sample_weight)
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any, confounds: Any = None) -> Array:
@@ -262,10 +251,6 @@ class TraceNormClassifier(PredictsLabels, OnlineModel):
 
 def _as_they_are(scores: Array) -> Array:
     return scores
-
-
-def _second_class(scores: Array) -> Array:
-    return scores[:, 0]
 
 
 def _labels(classes: Array, scores: Array) -> Array:

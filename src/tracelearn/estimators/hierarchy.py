@@ -7,7 +7,6 @@ right one with +1. That sum is the moments of the node's samples, so no node rea
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from numbers import Real
@@ -22,9 +21,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, to_numpy
 from tracelearn.confounds import Regression
-from tracelearn.errors import brief
+from tracelearn.errors import InputError, brief
 from tracelearn.estimators.base import TensorInput, settings_of
 from tracelearn.estimators.classifier import PredictsLabels, TraceNormClassifier
+from tracelearn.estimators.online import expected_classes
 from tracelearn.estimators.prediction import ScoresSamples
 from tracelearn.estimators.weights import as_tensors
 from tracelearn.fitting import Fitted, WarmStart, fit_linear, reporter, warn_of_fit
@@ -42,22 +42,15 @@ __all__ = ["HierarchicalTraceNormClassifier"]
 _SHARED = ("alpha", "ridge", "penalty", "mode_weights", "fit_intercept", "tol", "max_iter", "verbose")
 
 Tree = Any  # the index of a class, or a pair of trees
-
-
-@dataclass(frozen=True)
-class _Node:
-    """Two groups of classes, by their index, told apart by one model."""
-
-    left: frozenset[int]
-    right: frozenset[int]
+Node = tuple[tuple[int, ...], tuple[int, ...]]  # the classes on its left and on its right, by index, sorted
 
 
 @dataclass(frozen=True, eq=False)
 class _Grown:
-    """A tree of models: its nodes from the root down, left before right, and the model of each."""
+    """A tree of models: the model of each of its nodes, from the root down, left before right."""
 
     tree: Tree
-    nodes: dict[_Node, Fitted]
+    fits: dict[Node, Fitted]
     node_spec: Spec
     regression: Regression | None  # of all samples by their confounds
 
@@ -150,7 +143,11 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
     """
 
     class_moments_: list[Moments]
-    scaling = None  # the nodes take samples as they are
+    # What the nodes have in common and nobody can choose: all follows from moments of samples as they are.
+    loss = "squared_error"
+    solver = "auto"
+    scaling = None
+    target_mode = False
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         **{name: TraceNormClassifier._parameter_constraints[name] for name in (*_SHARED, "tensor_shape")},
@@ -202,9 +199,7 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
             Regressed out of the samples; predictions need those of their samples then.
         """
-        spec, moments = self._summarised(X, y, sample_weight, confounds, None, None)
-        self._publish(spec, moments, self._grown(spec, moments, {}))
-        return self
+        return self._learn(X, y, sample_weight, confounds, None, None)
 
     @learning
     def partial_fit(
@@ -220,20 +215,15 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         X, y, sample_weight, confounds : as for ``fit``
         classes : array of all labels that will ever come, needed in the first call
         """
-        if not hasattr(self, "class_moments_"):
-            if classes is None:
-                raise ValueError(
-                    "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
-                )
-            spec, moments = self._summarised(X, y, sample_weight, confounds, np.unique(classes), None)
-            self._publish(spec, moments, self._grown(spec, moments, {}))
-            return self
-        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(
-                f"Expected the classes of the first call, {self.classes_.tolist()}, got {np.unique(classes).tolist()}."
-            )
-        spec, moments = self._summarised(X, y, sample_weight, confounds, self.classes_, self._spec)
-        self._publish(spec, moments, self._grown(spec, moments, getattr(self, "_warm_starts", {})))
+        before = getattr(self, "_spec", None)
+        classes = expected_classes(before, classes, may_grow=False)
+        return self._learn(X, y, sample_weight, confounds, classes, before)
+
+    def _learn(self, X: Any, y: Any, sample_weight: Any, confounds: Any, classes: Any, before: Spec | None) -> Self:
+        """Add samples to those that were learned before, if any were, and grow the tree of all."""
+        spec, class_moments = self._summarised(X, y, sample_weight, confounds, classes, before)
+        starts = {} if before is None else getattr(self, "_warm_starts", {})
+        self._publish(spec, class_moments, self._grow(spec, class_moments, starts))
         return self
 
     def _summarised(
@@ -252,50 +242,40 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         past = [of_class.scaled(self.forgetting) for of_class in self.class_moments_]
         return spec, [earlier + new for earlier, new in zip(past, moments, strict=True)]
 
-    def _grown(self, spec: Spec, class_moments: list[Moments], warm_starts: dict[_Node, WarmStart]) -> _Grown:
-        """Find the tree, and solve the problem of each of its nodes."""
+    def _grow(self, spec: Spec, class_moments: list[Moments], warm_starts: dict[Node, WarmStart]) -> _Grown:
+        """Find the tree of all classes that have samples, and solve the problem of each of its nodes."""
         scales = _class_scales(self.class_weight, spec.classes, class_moments)
         if not scales:
-            raise ValueError("Expected a class with samples of weight above zero, got none: change class_weight.")
+            raise InputError("Expected a class with samples of weight above zero, got none: change class_weight.")
         moments = {k: class_moments[k].scaled(scale) for k, scale in scales.items()}
         regression = None
         if spec.n_confounds:
             total = reduce(add, moments.values())
-            total = total if self.fit_intercept else total.uncentred()
-            regression = Regression.of_joint(total, spec.n_features)
+            regression = Regression.of_joint(total if self.fit_intercept else total.uncentred(), spec.n_features)
             moments = {k: regression.residual_moments(of_class) for k, of_class in moments.items()}
         if isinstance(self.tree, str):
-            tree = _joined(moments, self.tree)
+            tree = _tree_of_means(moments, self.tree)
         else:
-            tree = _indexed(self.tree, spec.classes)
-        tree = _ordered(_pruned(tree, set(scales)))
+            tree = _tree_of_indices(self.tree, to_numpy(spec.classes).tolist())
+        tree = _arranged(tree, set(moments))
+        nodes = _nodes(tree)
         node_spec = replace(spec, classes=np.array([-1, 1]), n_targets=1, n_confounds=0, modes=None, is_flat=False)
-        settings = settings_of(TraceNormClassifier(**self._shared()))
+        settings = settings_of(self)
         report = reporter(type(self).__name__, self.verbose)
-        solved: dict[_Node, Fitted] = {}
-
-        def solve(subtree: Tree) -> Moments:
-            """Solve the nodes of a tree, the lower ones first, and return the moments of all classes below."""
-            if not isinstance(subtree, tuple):
-                return moments[subtree]
-            first, second = (solve(child) for child in subtree)
-            both = _with_target(first, -1.0) + _with_target(second, 1.0)
-            node = _node(subtree)
-            solved[node] = fit_linear(both, node_spec, settings, start=warm_starts.get(node), report=report)
-            warn_of_fit(solved[node], settings, "TraceNormClassifier")
-            return both
-
-        solve(tree)
-        return _Grown(tree, {node: solved[node] for node in _nodes(tree)}, node_spec, regression)
-
-    def _shared(self) -> dict[str, Any]:
-        """Return the parameters that the classifiers of the nodes have as well."""
-        return {name: getattr(self, name) for name in _SHARED}
+        fits = {}
+        moments_below: dict[tuple[int, ...], Moments] = {(k,): of_class for k, of_class in moments.items()}
+        for left, right in reversed(nodes):  # the lower ones first
+            both = _with_target(moments_below.pop(left), -1.0) + _with_target(moments_below.pop(right), 1.0)
+            moments_below[_merged(left, right)] = both
+            start = warm_starts.get((left, right))
+            fits[left, right] = fit_linear(both, node_spec, settings, start=start, report=report)
+            warn_of_fit(fits[left, right], settings, "TraceNormClassifier")  # whose CV can choose alpha
+        return _Grown(tree, {node: fits[node] for node in nodes}, node_spec, regression)
 
     def _publish(self, spec: Spec, class_moments: list[Moments], grown: _Grown) -> None:
         """Write all fitted attributes: nothing else does."""
         labels = to_numpy(spec.classes).tolist()
-        fits = list(grown.nodes.values())  # type: ignore[union-attr]
+        fits = list(grown.fits.values())
         for name in ("modes_", "feature_names_in_", "confound_coef_"):
             if name in vars(self):
                 delattr(self, name)
@@ -318,19 +298,15 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         self.n_features_in_ = spec.n_features
         self.class_moments_ = class_moments
         self.tree_ = _labelled(grown.tree, labels)
-        self.nodes_ = [
-            ([labels[k] for k in sorted(node.left)], [labels[k] for k in sorted(node.right)]) for node in grown.nodes
-        ]
-        self.estimators_ = [
-            TraceNormClassifier.from_fitted(grown.node_spec, fitted, **self._shared()) for fitted in fits
-        ]
+        self.nodes_ = [([labels[k] for k in left], [labels[k] for k in right]) for left, right in grown.fits]
+        shared = {name: getattr(self, name) for name in _SHARED}
+        self.estimators_ = [TraceNormClassifier.from_fitted(grown.node_spec, fitted, **shared) for fitted in fits]
         self.coef_ = xp.reshape(coef, (coef.shape[0], spec.n_features)) if spec.is_flat else coef
         self.intercept_ = intercept
         self.alpha_ = np.array([float(fitted.alpha[0]) for fitted in fits])
         self.n_iter_ = max((fitted.n_iter for fitted in fits), default=0)
         self.dual_gap_ = max((fitted.gap for fitted in fits), default=0.0)
-        starts = {node: fitted.warm_start for node, fitted in grown.nodes.items()}
-        self._warm_starts = {node: start for node, start in starts.items() if start is not None}
+        self._warm_starts = {node: fitted.warm_start for node, fitted in grown.fits.items()}
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave warm starts out of pickles and files: a loaded model learns on from zero, and reaches the same weights."""
@@ -365,8 +341,9 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         The score of a class is the smallest of the scores of the nodes on its path, each with the sign of its side. All of them
         are positive only for the class where the descent ends.
         """
-        after = partial(_second_of_two if len(self._paths()) == 2 else _class_scores, self._paths())
-        return self._applied(after, "decision_function", X, confounds)
+        paths = self._paths()
+        scores = self._applied(partial(_class_scores, paths), "decision_function", X, confounds)
+        return scores[:, 1] if len(paths) == 2 else scores
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
         """Predict the label of each sample: the leaf at which its descent of the tree ends."""
@@ -384,11 +361,6 @@ def _class_scores(paths: list[dict[int, float] | None], scores: Array) -> Array:
             column = xp.minimum(column, sign * scores[:, node])
         columns.append(column)
     return xp.stack(columns, axis=1)
-
-
-def _second_of_two(paths: list[dict[int, float] | None], scores: Array) -> Array:
-    """Score the second of two classes."""
-    return _class_scores(paths, scores)[:, 1]
 
 
 def _predicted(paths: list[dict[int, float] | None], classes: Array, scores: Array) -> Array:
@@ -429,7 +401,9 @@ def _class_scales(class_weight: Any, classes: Array, moments: list[Moments]) -> 
         return {k: sum(weights.values()) / (len(weights) * weight) for k, weight in weights.items()}
     unknown = [label for label in class_weight if label not in labels]
     if unknown:
-        raise ValueError(f"Expected class_weight to name classes among {labels}, got {unknown}.")
+        raise InputError(
+            f"Expected class_weight to name classes among {brief(labels)}, got {brief(unknown)}: use labels of y."
+        )
     scales = {k: float(class_weight.get(labels[k], 1.0)) for k in weights}
     return {k: scale for k, scale in scales.items() if scale != 0.0}
 
@@ -437,7 +411,7 @@ def _class_scales(class_weight: Any, classes: Array, moments: list[Moments]) -> 
 # --- trees of classes: pairs of pairs, down to the index of a class ----------------------------------------------------
 
 
-def _joined(moments: dict[int, Moments], method: str) -> Tree:
+def _tree_of_means(moments: dict[int, Moments], method: str) -> Tree:
     """Join the two classes, or trees, whose means are closest, again and again until there is one tree."""
     trees: list[Tree] = list(moments)
     if len(trees) > 1:
@@ -447,66 +421,64 @@ def _joined(moments: dict[int, Moments], method: str) -> Tree:
     return trees[-1]
 
 
-def _indexed(tree: Any, classes: Array) -> Tree:
+def _tree_of_indices(tree: Any, labels: list[Any]) -> Tree:
     """Replace the labels of a user's tree by their indices; refuse a tree that has not every label once."""
-    labels = to_numpy(classes).tolist()
-    indexed = _indexed_leaves(tree, labels)
-    leaves = sorted(_leaves(indexed))
-    if leaves != list(range(len(labels))):
-        raise ValueError(
-            f"Expected every one of the labels {labels} once in the tree, got {[labels[k] for k in leaves]}."
+
+    def indexed(subtree: Any) -> Tree:
+        if isinstance(subtree, list | tuple):
+            if len(subtree) != 2:
+                raise InputError(
+                    f"Expected a tree of nested pairs of labels, got {len(subtree)} parts in {brief(subtree)}: nest them."
+                )
+            return indexed(subtree[0]), indexed(subtree[1])
+        label = subtree.item() if isinstance(subtree, np.generic) else subtree
+        if label not in labels:
+            raise InputError(
+                f"Expected labels among {brief(labels)} in the tree, got {brief(subtree)}: use labels of y."
+            )
+        return labels.index(label)
+
+    tree_of_indices = indexed(tree)
+    leaves = _leaves(tree_of_indices)
+    if leaves != tuple(range(len(labels))):
+        raise InputError(
+            f"Expected every one of the labels {brief(labels)} once in the tree, got {brief([labels[k] for k in leaves])}: name "
+            "each in one pair."
         )
-    return indexed
+    return tree_of_indices
 
 
-def _indexed_leaves(tree: Any, labels: list[Any]) -> Tree:
-    """Replace labels by their index."""
-    if isinstance(tree, list | tuple):
-        if len(tree) != 2:
-            raise ValueError(f"Expected a tree of nested pairs of labels, got {len(tree)} parts in {brief(tree)}.")
-        return _indexed_leaves(tree[0], labels), _indexed_leaves(tree[1], labels)
-    label = tree.item() if isinstance(tree, np.generic) else tree
-    if label not in labels:
-        raise ValueError(f"Expected labels among {labels} in the tree, got {brief(tree)}.")
-    return labels.index(label)
+def _arranged(tree: Tree, with_samples: set[int]) -> Tree:
+    """Cut off the classes that have no samples, and put the side with the smallest index first; None for an empty tree.
+
+    Equal trees compare equal then, and the second side is coded 1.
+    """
+    if not isinstance(tree, tuple):
+        return tree if tree in with_samples else None
+    sides = [side for side in (_arranged(child, with_samples) for child in tree) if side is not None]
+    if len(sides) < 2:
+        return sides[0] if sides else None
+    return tuple(sorted(sides, key=_leaves))
+
+
+def _leaves(tree: Tree) -> tuple[int, ...]:
+    """List the classes of a tree, sorted."""
+    return _merged(*map(_leaves, tree)) if isinstance(tree, tuple) else (tree,)
+
+
+def _merged(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+    """Join the classes of two sides, sorted."""
+    return tuple(sorted(left + right))
+
+
+def _nodes(tree: Tree) -> list[Node]:
+    """List the nodes from the root down, the first side before the second."""
+    if not isinstance(tree, tuple):
+        return []
+    left, right = tree
+    return [(_leaves(left), _leaves(right)), *_nodes(left), *_nodes(right)]
 
 
 def _labelled(tree: Tree, labels: list[Any]) -> Any:
     """Replace indices by labels."""
     return tuple(_labelled(child, labels) for child in tree) if isinstance(tree, tuple) else labels[tree]
-
-
-def _leaves(tree: Tree) -> list[int]:
-    """List the classes of a tree."""
-    return [leaf for child in tree for leaf in _leaves(child)] if isinstance(tree, tuple) else [tree]
-
-
-def _node(tree: tuple[Tree, Tree]) -> _Node:
-    """Name the node at the root of a tree."""
-    return _Node(frozenset(_leaves(tree[0])), frozenset(_leaves(tree[1])))
-
-
-def _nodes(tree: Tree) -> Iterator[_Node]:
-    """Walk the nodes from the root down, the first side before the second."""
-    if isinstance(tree, tuple):
-        yield _node(tree)
-        for child in tree:
-            yield from _nodes(child)
-
-
-def _pruned(tree: Tree, with_samples: set[int]) -> Tree:
-    """Cut off the classes that have no samples; None where no class has any."""
-    if not isinstance(tree, tuple):
-        return tree if tree in with_samples else None
-    first, second = (_pruned(child, with_samples) for child in tree)
-    if first is None or second is None:
-        return second if first is None else first
-    return first, second
-
-
-def _ordered(tree: Tree) -> Tree:
-    """Put the side with the smallest class index first, so that equal trees compare equal and the second side is coded 1."""
-    if not isinstance(tree, tuple):
-        return tree
-    first, second = (_ordered(child) for child in tree)
-    return (first, second) if min(_leaves(first)) < min(_leaves(second)) else (second, first)

@@ -16,31 +16,17 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array
-from tracelearn.errors import brief
+from tracelearn.errors import InputError, brief
 from tracelearn.estimators.base import TraceNormModel, settings_of
-from tracelearn.estimators.regressor import TraceNormRegressor
 from tracelearn.estimators.scores import r_squared
 from tracelearn.estimators.weights import WeightsInModes
-from tracelearn.fitting import Fitted, WarmStart, fit_linear, warn_of_fit
+from tracelearn.fitting import Fitted, fit_linear, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_range, learning
+from tracelearn.samples.checks import check_range, learning, read_targets, real_numbers
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
 __all__ = ["LaggedRegressor", "lagged_moments"]
-
-# Parameters of the model of lagged features.
-_OF_MODEL = (
-    "alpha",
-    "ridge",
-    "penalty",
-    "mode_weights",
-    "target_mode",
-    "fit_intercept",
-    "solver",
-    "tol",
-    "max_iter",
-)
 
 _BLOCK_ROWS = 4096  # times of a block that stays in cache with all its lags
 
@@ -139,7 +125,8 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
     lags_ : array of shape (lags,)
     patterns_ : array of the shape of ``coef_``
         Where the signal is: ``Cov(X) W`` (Haufe et al., 2014).
-    mode_ranks_, mode_factors_, dual_gap_ : as in ``TraceNormRegressor``, of lags and features
+    mode_ranks_, mode_factors_ : as in ``TraceNormRegressor``, of lags and features
+    alpha_, n_iter_, objective_, dual_gap_, convergence_ : as in ``TraceNormRegressor``
     moments_ : Moments
         All that was learned.
     n_features_in_ : int
@@ -157,12 +144,26 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
     """
 
     lags_: Array
-    moments_: Moments
-    _spec: Spec
-    _warm_start: WarmStart | None = None
+    n_features_in_: int
+    loss = "squared_error"  # the one that has moments
+    scaling = None
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **{name: TraceNormModel._parameter_constraints[name] for name in (*_OF_MODEL, "forgetting")},
+        **{
+            name: TraceNormModel._parameter_constraints[name]
+            for name in (
+                "alpha",
+                "ridge",
+                "penalty",
+                "mode_weights",
+                "target_mode",
+                "fit_intercept",
+                "solver",
+                "tol",
+                "max_iter",
+                "forgetting",
+            )
+        },
         "lags": [Interval(Integral, 1, None, closed="left"), tuple, list],
         "edges": [StrOptions({"drop", "zero"})],
     }
@@ -207,164 +208,135 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
         segments : array of ints of shape (n_times,), default=None
             Where it changes another recording begins, and no lag reaches across; times of a negative number are a gap.
         """
-        spec, moments = self._summarised(X, y, segments)
-        self._publish(spec, moments, self._fitted(spec, moments, None))
-        return self
+        return self._learn(X, y, segments, None)
 
     @learning
     def partial_fit(self, X: Any, y: Any = None, segments: Any = None) -> Self:
         """Learn from more recordings, which begin where none was before; parameters are those of ``fit``."""
+        return self._learn(X, y, segments, getattr(self, "moments_", None))
+
+    def _learn(self, X: Any, y: Any, segments: Any, past: Moments | None) -> Self:
+        """Add recordings to what was learned from earlier ones, and solve."""
         spec, moments = self._summarised(X, y, segments)
-        past = getattr(self, "moments_", None)
-        start = None
         if past is not None:
-            self._check_like_before(moments)
+            self._check_like_before(spec)
             moments = past.scaled(float(self.forgetting)) + moments
-            start = self._warm_start
-        self._publish(spec, moments, self._fitted(spec, moments, start))
+        settings = settings_of(self)
+        fitted = fit_linear(moments, spec, settings, start=None if past is None else self._warm_start)
+        warn_of_fit(fitted, settings, "TraceNormRegressor")  # whose CV can choose alpha
+        self._publish(spec, moments, fitted)
         return self
 
     def _summarised(self, X: Any, y: Any, segments: Any) -> tuple[Spec, Moments]:
         """Check recordings; return the ``Spec`` of their lagged features, and the moments of these over all segments."""
-        first, last = self._range()
-        if y is None:
-            raise ValueError(
-                "Expected one target for each time: fit requires y to be passed, but the target y is None."
-            )
-        x = _read_table(X, "X")
-        targets = _targets(y, len(x))
+        first, last = _first_and_last(self.lags)
+        x = _read_recording(X)
+        targets = read_targets(y, x)
         check_range(x, "X")
         check_range(targets, "y")
+        is_single = targets.ndim == 1
+        targets = targets[:, None] if is_single else targets
         shape = (last - first + 1, x.shape[1])
         moments = Moments.zero(shape[0] * shape[1], targets.shape[1])
-        for recording in _recordings(segments, len(x)):
-            padded = self._padded(x[recording], targets[recording], (first, last))
-            moments = moments + lagged_moments(*padded, first, last)
+        for recording in _slices_of_segments(segments, len(x)):
+            segment_x = self._with_edges(x[recording], first, last)
+            segment_y = self._with_edges(targets[recording], first, last)
+            moments = moments + lagged_moments(segment_x, segment_y, first, last)
         if moments.weight == 0.0:
-            raise ValueError(
+            raise InputError(
                 f"Expected a segment longer than lags {first} to {last} reach, got none: use longer segments, fewer lags, or "
                 "edges='zero'."
             )
-        return Spec(shape, np.dtype(np.float64), targets.shape[1], is_single=np.ndim(y) == 1), moments
+        return Spec(shape, np.dtype(np.float64), targets.shape[1], is_single=is_single), moments
 
-    def _check_like_before(self, moments: Moments) -> None:
+    def _check_like_before(self, spec: Spec) -> None:
         """Refuse recordings of other lags, features or outputs than those before."""
-        first, last = self._range()
-        if not np.array_equal(self.lags_, np.arange(first, last + 1)):
-            raise ValueError(
+        first, last = _first_and_last(self.lags)
+        if (first, last) != (self.lags_[0], self.lags_[-1]):
+            raise InputError(
                 f"Expected lags {self.lags_[0]} to {self.lags_[-1]} as before, got {first} to {last}: use fit to learn others."
             )
-        past = self.moments_
-        if (past.n_features, past.n_targets) != (moments.n_features, moments.n_targets):
-            raise ValueError(
-                f"Expected {past.n_features} lagged features and {past.n_targets} outputs as before, got {moments.n_features} "
-                f"and {moments.n_targets}: only recordings of one kind can be learned from together."
+        before = self._spec
+        if (spec.sample_shape, spec.n_targets) != (before.sample_shape, before.n_targets):
+            raise InputError(
+                f"Expected {self.n_features_in_} features and {before.n_targets} outputs as before, got "
+                f"{spec.sample_shape[1]} and {spec.n_targets}: only recordings of one kind can be learned from together."
             )
 
-    def _fitted(self, spec: Spec, moments: Moments, start: WarmStart | None) -> Fitted:
-        """Solve for moments."""
-        settings = settings_of(TraceNormRegressor(**{name: getattr(self, name) for name in _OF_MODEL}))
-        fitted = fit_linear(moments, spec, settings, start=start)
-        warn_of_fit(fitted, settings, "TraceNormRegressor")
-        return fitted
-
-    def _publish(self, spec: Spec, moments: Moments, fitted: Fitted) -> None:
-        """Write all fitted attributes: nothing else does."""
-        first, last = self._range()
-        targets = () if spec.is_single else (spec.n_targets,)
-        self._spec = spec
+    def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
+        """Write all fitted attributes; the samples of the model are lagged copies, those of the user are not."""
+        super()._publish(spec, moments, fitted)
+        first, last = _first_and_last(self.lags)
         self.lags_ = np.arange(first, last + 1)
-        self.sample_shape_ = spec.sample_shape  # of the weights: lags, features
         self.n_features_in_ = spec.sample_shape[1]
-        self.moments_ = moments
-        self.alpha_ = float(np.max(fitted.alpha))
-        self.coef_ = np.reshape(fitted.coef, (*targets, *spec.sample_shape))
-        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
-        self.patterns_ = np.reshape(fitted.patterns, self.coef_.shape)
-        self.objective_ = fitted.objective
-        self.dual_gap_ = fitted.gap
-        self.n_iter_ = fitted.n_iter
-        self._warm_start = fitted.warm_start
 
-    def _range(self) -> tuple[int, int]:
-        """Check ``lags``; return the first and the last lag."""
-        limits = (0, self.lags - 1) if isinstance(self.lags, Integral) else tuple(self.lags)
-        if len(limits) != 2 or not all(isinstance(lag, Integral) for lag in limits) or limits[0] > limits[1]:
-            raise ValueError(
-                f"Expected lags to be a number of them, or the first and the last one, got {brief(self.lags)}."
-            )
-        return int(limits[0]), int(limits[1])
-
-    def _padded(self, x: Array, y: Array | None, lags: tuple[int, int]) -> tuple[Array, Any]:
+    def _with_edges(self, table: Array, first: int, last: int) -> Array:
         """Add zeros beyond the ends of a segment, unless edges are dropped; targets there are never used."""
-        if self.edges == "drop":
-            return x, y
-        first, last = lags
-        around = ((max(last, 0), max(-first, 0)), (0, 0))
-        return np.pad(x, around), None if y is None else np.pad(y, around)
+        return table if self.edges == "drop" else np.pad(table, ((max(last, 0), max(-first, 0)), (0, 0)))
 
     def predict(self, X: Any, segments: Any = None) -> Array:
         """Predict every time; NaN where a lag is beyond the end of a segment and ``edges="drop"``, and in gaps."""
         check_is_fitted(self)
-        x = _read_table(X, "X")
+        x = _read_recording(X)
         if x.shape[1] != self.n_features_in_:
-            raise ValueError(f"Expected {self.n_features_in_} features, got {x.shape[1]}.")
+            raise InputError(
+                f"Expected {self.n_features_in_} features as in fit, got {x.shape[1]}: select those of fit."
+            )
         W = np.reshape(self.coef_, (-1, len(self.lags_), self.n_features_in_))
         predictions = np.full((len(x), len(W)), np.nan)
         first = int(self.lags_[0])
-        last = int(self.lags_[-1])  # those of the weights
-        for recording in _recordings(segments, len(x)):
-            padded, _ = self._padded(x[recording], None, (first, last))
+        last = int(self.lags_[-1])
+        for recording in _slices_of_segments(segments, len(x)):
+            segment = self._with_edges(x[recording], first, last)
             begin = max(last, 0)
-            end = len(padded) + min(first, 0)
+            end = len(segment) + min(first, 0)
             if end > begin:
-                total = sum(padded[begin - lag : end - lag] @ W[:, j].T for j, lag in enumerate(self.lags_))
+                scores = sum(segment[begin - lag : end - lag] @ W[:, j].T for j, lag in enumerate(self.lags_))
                 start = recording.start + (0 if self.edges == "zero" else begin)
-                predictions[start : start + end - begin] = total + self.intercept_
+                predictions[start : start + end - begin] = scores + self.intercept_
         return predictions[:, 0] if self._spec.is_single else predictions
 
     def score(self, X: Any, y: Any, segments: Any = None) -> float:
         """Return R² over the times that can be predicted, averaged over outputs."""
         predictions = self.predict(X, segments)
-        predictions = predictions[:, None] if self._spec.is_single else predictions
-        targets = _targets(y, len(predictions))
+        predictions = predictions.reshape(len(predictions), -1)
+        targets = read_targets(y, predictions).reshape(len(predictions), -1)
         if targets.shape != predictions.shape:
-            raise ValueError(f"Expected {predictions.shape[1]} outputs, got {targets.shape[1]}.")
+            raise InputError(
+                f"Expected {predictions.shape[1]} outputs as in fit, got {targets.shape[1]}: pass those of fit."
+            )
         is_predicted = np.isfinite(predictions[:, 0])
         if np.sum(is_predicted) < 2:
-            raise ValueError("Expected at least two times that can be predicted, got fewer: use longer segments.")
+            raise InputError("Expected at least two times that can be predicted, got fewer: use longer segments.")
         return r_squared(targets[is_predicted], predictions[is_predicted])
 
 
-def _read_table(values: Any, name: str) -> Array:
-    """Check a recording: numbers, one row for each time and one column for each feature or output."""
-    table = np.asarray(values)
-    if table.dtype.kind not in "biufO":
-        raise ValueError(f"Expected real numbers in {name}, got {table.dtype}.")
-    table = table.astype(float)
-    if table.ndim != 2 or 0 in table.shape:
-        raise ValueError(f"Expected {name} of shape (n_times, n_columns), none of them zero, got {table.shape}.")
-    if not np.all(np.isfinite(table)):
-        raise ValueError(f"Expected finite numbers in {name}, got others: mark gaps by negative numbers in segments.")
-    return table
+def _first_and_last(lags: Any) -> tuple[int, int]:
+    """Read the parameter ``lags``."""
+    limits = (0, lags - 1) if isinstance(lags, Integral) else tuple(lags)
+    if len(limits) != 2 or not all(isinstance(lag, Integral) for lag in limits) or limits[0] > limits[1]:
+        raise InputError(f"Expected lags to be a number of them, or the first and the last one, got {brief(lags)}.")
+    return int(limits[0]), int(limits[1])
 
 
-def _targets(y: Any, n: int) -> Array:
-    """Read one target, or a row of them, for each of n times."""
-    targets = _read_table(np.asarray(y)[:, None] if np.ndim(y) == 1 else y, "y")
-    if len(targets) != n:
-        raise ValueError(f"Expected as many targets as times, {n}, got {len(targets)}.")
-    return targets
+def _read_recording(X: Any) -> Array:
+    """Check a recording: finite numbers, one row for each time and one column for each feature."""
+    x = real_numbers(X, "X").astype(np.float64)
+    if x.ndim != 2 or 0 in x.shape:
+        raise InputError(f"Expected X of shape (n_times, n_features), none of them zero, got {x.shape}.")
+    if not np.all(np.isfinite(x)):
+        raise InputError("Expected finite numbers in X, got others: mark gaps by negative numbers in segments.")
+    return x
 
 
-def _recordings(segments: Any, n: int) -> Iterator[slice]:
+def _slices_of_segments(segments: Any, n: int) -> Iterator[slice]:
     """Find where segments begin and end; those of negative numbers are gaps."""
     if segments is None:
         yield slice(0, n)
         return
     numbers = np.asarray(segments)
     if numbers.shape != (n,) or numbers.dtype.kind not in "iu":
-        raise ValueError(
+        raise InputError(
             f"Expected segments to be one whole number for each of {n} times, got {numbers.dtype} values of shape "
             f"{numbers.shape}."
         )

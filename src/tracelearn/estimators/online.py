@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from tracelearn.arrays.array_api import Array, move_to, to_numpy
+from tracelearn.errors import InputError, brief
 from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
 from tracelearn.fitting import fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
@@ -22,7 +23,7 @@ from tracelearn.samples.reading import Spec, read, recoded, summarise
 from tracelearn.samples.samples import as_raw
 from tracelearn.samples.targets import union
 
-__all__ = ["OnlineModel", "has_moments"]
+__all__ = ["OnlineModel", "expected_classes", "has_moments"]
 
 
 def has_moments(estimator: Any) -> bool:
@@ -59,7 +60,7 @@ class OnlineModel(TraceNormModel):
     def refresh(self) -> Self:
         """Solve for ``moments_``, from the last solution: after ``accumulate``."""
         if not hasattr(self, "moments_"):
-            raise ValueError("Expected samples before refresh, got none: call accumulate or partial_fit first.")
+            raise InputError("Expected samples before refresh, got none: call accumulate or partial_fit first.")
         self._refit(self._spec, self.moments_)
         return self
 
@@ -82,31 +83,24 @@ class OnlineModel(TraceNormModel):
         """Return the ``Spec`` and the moments of all samples, those so far and these."""
         past = getattr(self, "moments_", None)
         if past is None and hasattr(self, "coef_"):
-            raise ValueError(
+            raise InputError(
                 "Expected a model that keeps its moments, got one that was fitted without: fit with keep_moments=True, or begin "
                 "with partial_fit on a new model."
             )
         before = None if past is None else self._spec
         if isinstance(self, ClassifierMixin):
             self._refuse_balanced()
-            classes = _expected_classes(before, classes, may_grow=may_grow)
+            classes = expected_classes(before, classes, may_grow=may_grow)
         reader = reader_of(self, classes=classes, may_grow=may_grow and classes is None)
         raw = as_raw(X, y, sample_weight, confounds, None if before is None else before.modes)
         if past is None:
             if raw.repeatable:
                 spec, samples = read(raw, reader)
                 return spec, samples.moments()
-            spec, moments = summarise(raw, reader_of(self, may_grow=True))
-            if classes is None:
-                return spec, moments
-            spec_with_classes = replace(spec, classes=classes)
-            return spec_with_classes, recoded(moments, spec, spec_with_classes)
+            return summarise(raw, reader)
         self._check_confounds(confounds)
         check_place(X, past.x_mean, f"{type(self).__name__}.partial_fit()")
-        reader_of_batch = reader.after(before)
-        if classes is not None:
-            reader_of_batch = replace(reader_of_batch, targets=reader.targets)
-        spec, samples = read(raw, reader_of_batch)
+        spec, samples = read(raw, reader.after(before))
         return spec, samples.moments(recoded(past, before, spec).scaled(self.forgetting))
 
     @available_if(has_moments)
@@ -133,7 +127,7 @@ class OnlineModel(TraceNormModel):
         spec, moments, other_moments = self._aligned(other)
         before = self._spec.classes
         if before is not None and not np.array_equal(to_numpy(before), to_numpy(spec.classes)):
-            raise ValueError(
+            raise InputError(
                 "Expected a model of samples that this one has learned, got one with other classes: remove only what was "
                 "added before."
             )
@@ -185,48 +179,49 @@ class OnlineModel(TraceNormModel):
         """Refuse a model that learned from samples of another kind."""
         spec = self._spec
         if not isinstance(other, TraceNormModel) or hasattr(other, "classes_") != hasattr(self, "classes_"):
-            raise ValueError(
+            raise InputError(
                 f"Expected another {type(self).__name__}, got {type(other).__name__}: merge like with like."
             )
         if other.sample_shape_ != spec.sample_shape:
-            raise ValueError(
+            raise InputError(
                 f"Expected a model for samples of shape {spec.sample_shape}, got one for samples of shape "
                 f"{other.sample_shape_}: only models of samples of one kind can be merged."
             )
         n_confounds = moments.n_features - math.prod(other.sample_shape_)
         if n_confounds != spec.n_confounds:
-            raise ValueError(
+            raise InputError(
                 f"Expected a model of as many confounds, {spec.n_confounds}, got one of {n_confounds}: only models of samples "
                 "of one kind can be merged."
             )
         names = spec.feature_names
         other_names = getattr(other, "feature_names_in_", None)
         if names is not None and other_names is not None and list(names) != list(other_names):
-            raise ValueError(
+            raise InputError(
                 "Expected a model with the same feature names, got others: bring the columns into one order."
             )
 
     def _refuse_balanced(self) -> None:
         """Refuse balanced class weights, which depend on samples that are still to come."""
         if self.class_weight == "balanced":  # type: ignore[attr-defined]
-            raise ValueError(
+            raise InputError(
                 "Expected class_weight to be a dict or None for partial_fit, merge and forget, got 'balanced': the shares of "
                 "the classes are not known before the last batch, so pass sample_weight instead."
             )
 
 
-def _expected_classes(before: Spec | None, classes: Any, *, may_grow: bool) -> Array | None:
+def expected_classes(before: Spec | None, classes: Any, *, may_grow: bool) -> Array | None:
     """Return the classes that further samples may have: those of the first call, or None for any."""
     named = None if classes is None else np.unique(to_numpy(classes))
     if before is None:
         if named is None and not may_grow:
-            raise ValueError(
+            raise InputError(
                 "Expected classes in the first call of partial_fit, got None: name all labels that will ever come."
             )
         return named
     if named is not None and not np.array_equal(named, to_numpy(before.classes)):
-        raise ValueError(
-            f"Expected the classes of the first call, {to_numpy(before.classes).tolist()}, got {named.tolist()}."
+        raise InputError(
+            f"Expected the classes of the first call, {brief(to_numpy(before.classes).tolist())}, got {brief(named.tolist())}: "
+            "fit a new model to learn others."
         )
     return named if may_grow else before.classes
 
@@ -235,7 +230,7 @@ def _moments_of(model: Any) -> Moments:
     """Return the moments that a fitted model keeps."""
     moments: Moments | None = getattr(model, "moments_", None)
     if moments is None or not hasattr(model, "coef_"):
-        raise ValueError(
+        raise InputError(
             f"Expected a fitted model that keeps moments, got {type(model).__name__} without: fit with keep_moments=True, or "
             "begin with partial_fit."
         )

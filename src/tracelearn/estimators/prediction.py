@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, block_bytes, is_sparse, move_to, widest
+from tracelearn.errors import InputError
 from tracelearn.samples.checks import check_finite, check_place, float_dtype, read_confounds, read_rows
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import as_raw, is_dask, unnamed_samples
@@ -45,7 +46,7 @@ class LinearScores:
             scores = _products(rows, coef) + self.intercept
             if confounds is not None:
                 scores = scores + move_to(confounds, self.coef, wide) @ as_dtype(self.confound_coef, wide).T
-            scores = as_dtype(scores, rows.dtype if is_sparse(rows) else float_dtype(rows))
+            scores = as_dtype(scores, float_dtype(rows))
         check_finite(scores, "scores", overflows=True)
         return self.after(scores)
 
@@ -111,7 +112,7 @@ class ScoresSamples:
         expected = self._spec.n_confounds
         got = 0 if confounds is None else 1 if len(np.shape(confounds)) == 1 else int(np.shape(confounds)[-1])
         if got != expected:
-            raise ValueError(
+            raise InputError(
                 f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
                 f"{'confounds=' if expected else 'samples alone'}."
             )

@@ -10,13 +10,13 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, is_non_numpy
+from tracelearn.arrays.array_api import Array
 from tracelearn.estimators.online import OnlineModel, has_moments
-from tracelearn.estimators.scores import r_squared
+from tracelearn.estimators.scores import score_numbers
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import with_targets
-from tracelearn.samples.checks import learning, read_targets, read_weights
+from tracelearn.samples.checks import learning
 from tracelearn.samples.reading import Spec
 
 __all__ = ["PredictsNumbers", "TraceNormRegressor"]
@@ -38,10 +38,7 @@ class PredictsNumbers(RegressorMixin):
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None) -> float:
         """Return the share of the variance of y that is explained, R², averaged over targets."""
         X, y, sample_weight = with_targets(X, y, sample_weight, getattr(self, "modes_", None))
-        if not is_non_numpy(X) and confounds is None:
-            return float(super().score(X, y, sample_weight))
-        predictions = self.predict(X, confounds)
-        return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
+        return score_numbers(y, self.predict(X, confounds), sample_weight)
 
 
 class TraceNormRegressor(MultiOutputMixin, PredictsNumbers, OnlineModel):

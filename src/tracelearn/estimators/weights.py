@@ -1,4 +1,7 @@
-"""Weights for a reader: as tensors, with their factors and ranks in every mode, and the names of modes of the samples."""
+"""Fitted linear models: the one place where their attributes are written, and their weights for a reader.
+
+Weights are read as tensors, with their factors and ranks in every mode, and with the names of the modes of the samples.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,13 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numbers, to_numpy
 from tracelearn.arrays.tensors import mode_factors, n_rank
+from tracelearn.errors import InputError
+from tracelearn.fitting import Fitted, WarmStart
+from tracelearn.moments import Moments
 from tracelearn.samples.modes import Mode, to_dataset
+from tracelearn.samples.reading import Spec
 
 __all__ = ["NamedWeights", "WeightsInModes", "as_tensors", "factors_of", "ranks_of", "target_names"]
 
@@ -30,7 +37,7 @@ class NamedWeights:
     sample_shape_: tuple[int, ...]
     coef_tensor_: Any
     patterns_: Any
-    _spec: Any
+    _spec: Spec
 
     def name_modes(self, modes: Sequence[Mode]) -> Self:
         """Name the modes of samples after ``fit``, where the samples brought no names or others.
@@ -72,7 +79,7 @@ class NamedWeights:
         patterns = to_numpy(self.patterns_)
         shape = tuple(self.sample_shape_)
         if coef.shape[coef.ndim - len(shape) :] != shape:
-            raise ValueError(
+            raise InputError(
                 "Expected weights in the modes of samples, got those of views of them: take coef_by_view_ and patterns_by_view_."
             )
         names = target_names(self, coef.shape[0] if coef.ndim > len(shape) else 1)
@@ -80,11 +87,49 @@ class NamedWeights:
 
 
 class WeightsInModes(NamedWeights):
-    """Weights of one tensor, or of one for each target, in the modes of samples."""
+    """A fitted linear model, of one weight tensor or of one for each target: the one place where its attributes are written."""
 
     coef_: Any
     intercept_: Any
+    confound_coef_: Any  # where samples have confounds
     target_mode: Any
+    moments_: Moments
+    _warm_start: WarmStart | None = None
+
+    def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
+        """Write all fitted attributes: nothing else does. Where ``fitted`` is None the weights are not changed."""
+        for name in ("classes_", "modes_", "feature_names_in_", "moments_"):
+            if name in vars(self):
+                delattr(self, name)
+        self._spec = spec
+        self.sample_shape_ = spec.sample_shape
+        self.n_features_in_ = spec.n_features
+        if spec.classes is not None:
+            self.classes_ = spec.classes
+        if spec.modes is not None:
+            self.modes_ = spec.modes
+        if spec.feature_names is not None:
+            self.feature_names_in_ = spec.feature_names
+        if moments is not None:
+            self.moments_ = moments
+        if fitted is None:
+            return
+        xp = array_namespace(fitted.coef)
+        targets = () if spec.is_single else (spec.n_targets,)
+        alphas = to_numbers(fitted.alpha)
+        self.coef_ = xp.reshape(fitted.coef, (*targets, *((-1,) if spec.is_flat else spec.sample_shape)))
+        self.intercept_ = float(fitted.intercept[0]) if spec.is_single else fitted.intercept
+        self.patterns_ = xp.reshape(fitted.patterns, (*targets, *spec.sample_shape))
+        self.alpha_ = alphas[0] if len(alphas) == 1 else np.array(alphas)
+        self.n_iter_ = fitted.n_iter
+        self.objective_ = fitted.objective
+        self.dual_gap_ = fitted.gap
+        self.convergence_ = fitted.convergence
+        self._warm_start = fitted.warm_start
+        if "confound_coef_" in vars(self):
+            del self.confound_coef_
+        if fitted.confound_coef is not None:
+            self.confound_coef_ = xp.reshape(fitted.confound_coef, (*targets, -1))
 
     @property
     def coef_tensor_(self) -> Array:

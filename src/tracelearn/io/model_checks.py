@@ -21,7 +21,7 @@ from tracelearn.estimators.lagged import LaggedRegressor
 from tracelearn.fitting import WarmStart
 from tracelearn.moments import Moments
 from tracelearn.penalties import Atom, Blocks, Latent, Overlap
-from tracelearn.samples.modes import fit_modes
+from tracelearn.samples.modes import are_modes_of
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.scikit_learn import bad_parameter
 
@@ -108,7 +108,7 @@ def _check_spec(spec: Spec) -> None:
     expect(type(spec.is_flat) is bool and type(spec.is_single) is bool, "samples of no layout")
     expect(_is_count(spec.n_confounds), "confounds of no number")
     expect(spec.classes is None or _are_classes(spec.classes), "classes that are none")
-    expect(spec.modes is None or fit_modes(spec.modes, spec.sample_shape), "modes of other samples")
+    expect(spec.modes is None or are_modes_of(spec.modes, spec.sample_shape), "modes of other samples")
     names = spec.feature_names
     expect(names is None or (_are_names(names) and len(names) == spec.n_features), "names of other features")
 
@@ -184,7 +184,7 @@ def _check_estimator(model: BaseEstimator) -> None:
         expect(is_same, f"{n_classes} classes with other weights")
     if "sample_shape_" in attributes:
         expect(
-            "modes_" not in attributes or fit_modes(attributes["modes_"], attributes["sample_shape_"]),
+            "modes_" not in attributes or are_modes_of(attributes["modes_"], attributes["sample_shape_"]),
             "modes of other samples",
         )
 

@@ -16,7 +16,6 @@ from tracelearn.report.result import result_page, write_result_page
 from tracelearn.report.scores import Evaluation, compare
 from tracelearn.report.words import Study
 from tracelearn.samples.by_name import with_groups, with_targets
-from tracelearn.samples.samples import unnamed
 
 __all__ = ["Study", "describe_views", "model_page", "result_page", "write_model_page", "write_result_page"]
 
@@ -71,7 +70,6 @@ def model_page(
     modes = getattr(model, "modes_", None)
     X, y, _, groups = with_groups(X, y, None, groups, modes)
     X, y, _ = with_targets(X, y, None, modes)
-    X, y, _ = unnamed(X, y, modes)
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
     aligned = {} if groups is None else {"groups": groups}

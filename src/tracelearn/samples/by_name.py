@@ -20,7 +20,8 @@ __all__ = ["in_memory", "with_groups", "with_targets"]
 def with_groups(X: Any, y: Any, sample_weight: Any, groups: Any, modes: Any = None) -> tuple[Any, Any, Any, Any]:
     """Look up groups that are given by a name; return X, y, sample weights and groups as ``fit`` takes them.
 
-    A column of a table that names groups is then no entry of samples; for a fitted model, ``modes`` say which columns are.
+    A file or a table becomes a source, which brings its y and weights, and a column that names groups is no entry of samples.
+    ``modes`` are those of the samples that a model was fitted to, and say which columns are entries.
     """
     if not isinstance(groups, str):
         return X, y, sample_weight, groups
@@ -39,16 +40,17 @@ def with_groups(X: Any, y: Any, sample_weight: Any, groups: Any, modes: Any = No
 def with_targets(X: Any, y: Any, sample_weight: Any, modes: Any = None) -> tuple[Any, Any, Any]:
     """Read the targets and weights of samples in blocks, as ``score`` takes them; those of samples in memory stay as they are.
 
-    ``modes`` are those of the samples that the model was fitted to.
+    Samples with names become arrays: their modes must be ``modes``, those of the model, and their targets come in their order.
     """
     if is_named(X):
-        return X, column_of_epochs(X, y) if isinstance(y, str) else y, sample_weight
+        values, targets, _ = unnamed(X, y, modes)
+        return values, targets, sample_weight
     source = as_source(X, y, sample_weight, modes=modes)
     if source is None:
         return X, y, sample_weight
     X = source if source.repeatable else list(source.batches())
     targets, weights = zip(*(source.targets() if source.repeatable else ((y, w) for _, y, w in X)), strict=True)
-    return X, _joined(targets), _joined(weights)
+    return X, _concatenated(targets), _concatenated(weights)
 
 
 def in_memory(X: Any, y: Any = None, groups: Any = None, known: Any = None) -> tuple[Any, Any, Any, Any]:
@@ -62,10 +64,10 @@ def in_memory(X: Any, y: Any = None, groups: Any = None, known: Any = None) -> t
         return *unnamed(X, y), groups
     _check_memory(source)
     samples, targets, _ = zip(*source.batches(), strict=True)
-    return np.concatenate(samples), _joined(targets), source.modes, groups
+    return np.concatenate(samples), _concatenated(targets), source.modes, groups
 
 
-def _joined(parts: Iterable[Any]) -> Any:
+def _concatenated(parts: Iterable[Any]) -> Any:
     """Put the targets, or the weights, of all blocks together; None where there are none."""
     arrays = list(parts)
     return None if any(part is None for part in arrays) else np.concatenate(arrays)

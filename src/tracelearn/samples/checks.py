@@ -10,9 +10,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
-from sklearn.utils.validation import validate_data
 
 from tracelearn.arrays.array_api import (
     Array,
@@ -30,11 +29,10 @@ from tracelearn.arrays.array_api import (
 )
 from tracelearn.arrays.linalg import few_threads
 from tracelearn.errors import InputError, brief, warn
-from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, fit_context, stand_in
+from tracelearn.samples.scikit_learn import check_feature_names, check_n_features, checks_parameters, stand_in
 
 __all__ = [
     "Rows",
-    "as_numpy",
     "check_classes",
     "check_finite",
     "check_gaps",
@@ -50,6 +48,7 @@ __all__ = [
     "read_rows",
     "read_targets",
     "read_weights",
+    "real_numbers",
     "sample_shape",
     "small_on_one_thread",
     "warn_of_grid",
@@ -151,34 +150,40 @@ def check_range(values: Array, name: str) -> None:
         )
 
 
-def check_objects_are_numbers(values: Any, name: str) -> None:
-    """Refuse objects among numbers, naming the first that is missing, text or complex; any other is left to NumPy to refuse."""
-    entries = np.asarray(values, dtype=object) if hasattr(values, "columns") else values
-    if getattr(getattr(entries, "dtype", None), "kind", None) != "O":
-        return
-    for index, row in enumerate(entries):
-        for entry in np.ravel(row):
-            if _is_missing(entry):
+def real_numbers(values: Any, name: str, todo: str = "encode it as numbers first.") -> Array:
+    """Make an array of real numbers of NumPy, in which what is missing is NaN; refuse all else, naming its first sample.
+
+    ``todo`` is what to do with text.
+    """
+    array = as_numpy(values, name)
+    if array.dtype.kind in "fiub":
+        return array
+    _check_real(array, name)
+    if array.dtype.kind not in "OSU":
+        raise InputError(f"Expected numbers in {name}, got {array.dtype} values: {todo}")
+    entries = [math.nan if _is_missing(entry) else entry for entry in array.ravel().tolist()]
+    try:
+        return np.array(entries, dtype=object).astype(np.float64).reshape(array.shape)
+    except (TypeError, ValueError):
+        for index, entry in enumerate(entries):
+            sample = index // math.prod(array.shape[1:])
+            if isinstance(entry, str | bytes) and not _is_number(entry):
                 raise InputError(
-                    f"Expected numbers in {name}, got none at sample {index}: impute or drop such samples before fitting."
-                )
-            if isinstance(entry, str) and not _is_number(entry):
-                raise InputError(
-                    f"Expected numbers in {name}, got text such as {brief(entry)} at sample {index}: encode it as numbers first."
-                )
+                    f"Expected numbers in {name}, got text such as {brief(entry)} at sample {sample}: {todo}"
+                ) from None
             if isinstance(entry, complex):
                 raise InputError(
-                    f"Expected real numbers in {name}, got {entry!r} at sample {index}: pass real and imaginary part as two "
-                    "entries."
-                )
+                    f"Expected real numbers in {name}, got {entry!r} at sample {sample}: {_instead_of_complex(name)}"
+                ) from None
+        raise
 
 
 def _is_missing(value: Any) -> bool:
-    """Tell whether an object stands for a missing value: None, NaN, NaT or pandas' NA."""
+    """Tell whether an object stands for a missing value: None, NaN, NaT or pandas' NA, known by what they are written as."""
     return value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaN", "NaT"))
 
 
-def _is_number(text: str) -> bool:
+def _is_number(text: str | bytes) -> bool:
     """Tell whether text is a number, which NumPy then reads."""
     try:
         float(text)
@@ -254,59 +259,60 @@ def read_rows(
     takes_gaps : whether entries may be NaN
     time : the mode along which samples may have another length than those of ``fit``; None where there is none
     """
-    non_numpy = any_library and is_non_numpy(X)
-    X = _as_samples(X, non_numpy)
+    is_of_other_library = any_library and is_non_numpy(X)
+    if is_of_other_library:
+        X = detached(X)
+    elif not hasattr(X, "columns") and not is_sparse(X):
+        X = as_numpy(X, "X")
     shape = sample_shape(X, tensor_shape)
+    n_axes = len(np.shape(X))
+    if (is_of_other_library or n_axes > 2) and 0 in X.shape:
+        raise InputError(
+            f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
+        )
     if known_shape is not None:
-        is_flat = len(np.shape(X)) == 2 and math.prod(shape) == math.prod(known_shape)
+        is_flat = n_axes == 2 and math.prod(shape) == math.prod(known_shape)
         differs_in = [mode for mode, sizes in enumerate(zip(shape, known_shape, strict=False)) if len(set(sizes)) > 1]
         is_other_length = len(shape) == len(known_shape) and differs_in == [time]
         if shape != known_shape and not is_flat and not is_other_length:
             raise other_shape(name, known_shape, shape)
         shape = shape if is_other_length else known_shape
     holder = stand_in(name, None if known_shape is None else math.prod(shape), known_names)
-    reset = known_shape is None
-    if non_numpy:
-        rows = _non_numpy_rows(holder, X, reset=reset)
-    else:  # frames and sparse matrices pass as they are, for scikit-learn to judge
-        try:
-            rows = validate_data(
-                holder,
-                X.reshape(X.shape[0], -1) if isinstance(X, np.ndarray) and X.ndim > 2 else X,
-                reset=reset,
-                dtype=[np.float64, np.float32],
-                accept_sparse="csr" if any_library else False,
-                ensure_all_finite=False,
-            )
-        except (TypeError, ValueError):
-            check_objects_are_numbers(X, "X")
-            raise
+    check_feature_names(holder, X, reset=known_shape is None)
+    if is_of_other_library:
+        _check_real(X, "X")
+        rows = array_namespace(X).reshape(X, (X.shape[0], -1))
+    else:
+        rows = _rows_of_numpy(holder, X, accept_sparse="csr" if any_library else False)
+    check_n_features(holder, rows, reset=known_shape is None)
     if is_sparse(rows):
-        rows = _canonical(rows)
+        rows = _without_duplicates(rows)
     if finite and takes_gaps and not is_sparse(rows):
         check_gaps(rows, shape)
     elif finite:
         check_finite(rows, "X", shape)
-    flat = len(shape) > 1 and len(np.shape(X)) == 2
-    return Rows(rows, shape, flat, getattr(holder, "feature_names_in_", None))
+    return Rows(rows, shape, n_axes == 2 and len(shape) > 1, getattr(holder, "feature_names_in_", None))
 
 
-def _as_samples(X: Any, non_numpy: bool) -> Any:
-    """Convert lists and the like to an array, and refuse arrays that are empty or not real; data frames pass as they are."""
-    if non_numpy:
-        X = detached(X)
-    elif not hasattr(X, "columns") and not is_sparse(X):
-        X = as_numpy(X, "X")
-    if (non_numpy or getattr(X, "ndim", 0) > 2) and len(X.shape) > 1 and 0 in X.shape:
-        raise InputError(
-            f"Expected at least one sample with at least one entry, got an array of shape {tuple(X.shape)}."
-        )
-    kind = getattr(getattr(X, "dtype", None), "kind", "f")
-    if kind in "SUVmM":
-        raise InputError(f"Expected numbers in X, got {X.dtype} values: encode them as numbers first.")
-    if kind == "c":
-        _check_real(X, "X")
-    return X
+def _rows_of_numpy(holder: Any, X: Any, *, accept_sparse: Any) -> Array:
+    """Check an array of NumPy, a data frame or a sparse matrix by scikit-learn, and return it as rows (n, p)."""
+    check = functools.partial(
+        check_array,
+        dtype=[np.float64, np.float32],
+        accept_sparse=accept_sparse,
+        ensure_all_finite=False,
+        estimator=holder,
+        input_name="X",
+    )
+    if isinstance(X, np.ndarray):
+        X = real_numbers(X, "X")
+        return check(X.reshape(X.shape[0], -1) if X.ndim > 2 else X)
+    try:
+        return check(X)
+    except (TypeError, ValueError):
+        if is_sparse(X):
+            raise
+        return check(real_numbers(X, "X"))  # columns of objects, or a refusal in our words
 
 
 def warn_of_grid(columns: Any) -> None:
@@ -338,7 +344,7 @@ def other_shape(name: str, known_shape: tuple[int, ...], shape: tuple[int, ...])
     return InputError(f"Expected samples of shape {known_shape} as in fit, got samples of shape {shape}: {hint}")
 
 
-def _canonical(rows: Any) -> Any:
+def _without_duplicates(rows: Any) -> Any:
     """Give every entry of sparse rows one place, so that squares of entries are squares of what is stored."""
     rows = sparse.csr_array(rows)
     if not rows.has_canonical_format:
@@ -363,30 +369,25 @@ def check_place(X: Any, like: Array, caller: str) -> None:
         )
 
 
-def _non_numpy_rows(estimator: Any, X: Array, *, reset: bool) -> Array:
-    """Do for an array of another library what scikit-learn's ``validate_data`` does, whatever its configuration."""
-    xp = array_namespace(X)
-    _check_real(X, "X")
-    rows = xp.reshape(X, (X.shape[0], -1))
-    check_feature_names(estimator, rows, reset=reset)
-    check_n_features(estimator, rows, reset=reset)
-    return rows
-
-
 def _check_real(values: Array, name: str) -> None:
+    """Refuse an array of complex numbers."""
     if array_namespace(values).isdtype(values.dtype, "complex floating"):
         raise InputError(
-            f"Expected real numbers in {name}, got {dtype_name(values.dtype)} values: Complex data not supported, so pass "
-            "real and imaginary part as two entries."
+            f"Expected real numbers in {name}, got {dtype_name(values.dtype)} values: Complex data not supported, so "
+            f"{_instead_of_complex(name)}"
         )
+
+
+def _instead_of_complex(name: str) -> str:
+    """Say what to pass instead of complex numbers."""
+    return "pass real and imaginary part as two entries." if name == "X" else "pass one real number for each."
 
 
 def float_dtype(X: Array) -> Any:
     """Find the dtype of weights learned from X: that of X, or for whole numbers and 16 bits the widest of its device."""
     xp = array_namespace(X)
-    is_float = (
-        xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32
-    )  # with fewer sums lose all accuracy
+    # With fewer bits sums lose all accuracy.
+    is_float = xp.isdtype(X.dtype, "real floating") and xp.finfo(X.dtype).bits >= 32
     return X.dtype if is_float else widest(X)["dtype"]
 
 
@@ -396,29 +397,15 @@ def read_targets(y: Any, X: Array) -> Array:
         raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
     n_samples = X.shape[0]
     y = y if is_non_numpy(y) else as_numpy(y, "y")
-    if y.ndim not in (1, 2) or y.shape[0] != n_samples:
+    if y.ndim not in (1, 2) or y.shape[0] != n_samples or y.shape[-1] == 0:
         raise InputError(
             f"Expected y of shape ({n_samples},) or ({n_samples}, n_targets), one row for each sample, got shape "
             f"{tuple(y.shape)}: samples and targets have inconsistent numbers of samples."
         )
     if is_non_numpy(y):
         _check_real(y, "y")
-    elif y.dtype.kind not in "fiub":
-        try:
-            y = y.astype(np.float64, casting="unsafe" if y.dtype.kind in "OSU" else "same_kind")
-        except (TypeError, ValueError):
-            missing = _first_missing(y.ravel())
-            if missing is not None:
-                raise InputError(
-                    f"Expected a target for each sample, got none at sample {missing // math.prod(y.shape[1:])}: impute it, or "
-                    "drop the sample."
-                ) from None
-            first = y.ravel().tolist()[0]
-            kind = "text" if isinstance(first, str) else f"{y.dtype} values"
-            raise InputError(
-                f"Expected numbers in y, got {kind} such as {brief(first)}: encode them, or use a classifier, such as "
-                "TensorClassifier."
-            ) from None
+    else:
+        y = real_numbers(y, "y", "encode it, or use a classifier, such as TensorClassifier.")
     y = move_to(y, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
     check_finite(y, "y")
     return y
@@ -437,12 +424,7 @@ def read_confounds(confounds: Any, n_samples: int | None) -> Array:
         raise InputError(
             f"Expected confounds of shape ({n_samples}, n_confounds), got shape {values.shape}: give one row for each sample."
         )
-    try:
-        values = values.astype(np.float64, casting="unsafe" if values.dtype.kind == "O" else "same_kind")
-    except (TypeError, ValueError):
-        raise InputError(
-            f"Expected numbers in confounds, got {values.dtype} values: code categories as columns of zeros and ones."
-        ) from None
+    values = real_numbers(values, "confounds", "code categories as columns of zeros and ones.").astype(np.float64)
     check_finite(values, "confounds")
     check_range(values, "confounds")
     return values
@@ -534,19 +516,17 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
     if sample_weight is None:
         return None
     n = X.shape[0]
-    weight = detached(sample_weight) if is_non_numpy(sample_weight) else as_numpy(sample_weight, "sample_weight")
+    if is_non_numpy(sample_weight):
+        weight = detached(sample_weight)
+        _check_real(weight, "sample_weight")
+    else:
+        weight = real_numbers(sample_weight, "sample_weight", "give one weight for each sample.")
     weight = np.full(n, weight) if weight.ndim == 0 else weight  # one number for all samples, as in scikit-learn
     if tuple(weight.shape) != (n,):
         raise InputError(
             f"Expected sample_weight of shape ({n},), got shape {tuple(weight.shape)}: give one weight for each sample."
         )
-    _check_real(weight, "sample_weight")
-    try:
-        weight = move_to(weight, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"Expected numbers in sample_weight, got {weight.dtype} values: give one weight for each sample."
-        ) from None
+    weight = move_to(weight, X, widest(X)["dtype"] if is_non_numpy(X) else np.float64)
     check_finite(weight, "sample_weight")
     xp = array_namespace(weight)
     if bool(xp.any(weight < 0)):
@@ -612,7 +592,7 @@ def learning(learn: Method) -> Method:
         except MemoryError as error:
             raise out_of_memory(error) from error
 
-    return cast(Method, fit_context(prefer_skip_nested_validation=True)(attempt))
+    return cast(Method, checks_parameters(attempt))
 
 
 def small_on_one_thread(function: Method) -> Method:

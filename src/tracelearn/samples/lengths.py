@@ -58,7 +58,7 @@ def padded(X: Any, known_shape: tuple[int, ...] | None = None, n_targets: int | 
         return Padded(X)
     are_series = all(sample.ndim == 1 for sample in samples)
     if len({sample.shape for sample in samples}) > 1:
-        return _joined([sample[None] for sample in samples] if are_series else samples)
+        return _padded_to_longest([sample[None] for sample in samples] if are_series else samples)
     if are_series and known_shape is not None and len(known_shape) == 2 and known_shape[0] == 1:
         return Padded(np.stack(samples)[:, None])
     return Padded(X)
@@ -124,7 +124,7 @@ def _arrays(X: Any) -> list[Array] | None:
     return samples if all(sample.dtype.kind in "fiub" and sample.ndim > 0 for sample in samples) else None
 
 
-def _joined(samples: list[Array]) -> Padded:
+def _padded_to_longest(samples: list[Array]) -> Padded:
     """Pad arrays that differ in the size of one mode; name the first that differs in another."""
     first = samples[0].shape
     orders = [sample.ndim for sample in samples]

@@ -20,10 +20,10 @@ from tracelearn.optional import require
 
 __all__ = [
     "Mode",
+    "are_modes_of",
     "check_file_modes",
     "column_of_epochs",
     "events_of",
-    "fit_modes",
     "like_input",
     "modes_of_mne",
     "read_named",
@@ -106,7 +106,7 @@ class Mode:
         return Mode(self.name, values, self.unit, None if self.positions is None else self.positions[starts])
 
 
-def fit_modes(modes: Any, shape: tuple[int, ...]) -> bool:
+def are_modes_of(modes: Any, shape: tuple[int, ...]) -> bool:
     """Tell whether modes read from a file fit samples of a shape."""
     return isinstance(modes, tuple) and len(modes) == len(shape) and all(map(_fits, modes, shape))
 
@@ -334,6 +334,7 @@ def _positions(X: Any, channels: list[str]) -> Array | None:
 
 
 def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = None) -> Mode:
+    """Make a mode of coordinates of any kind: what is no number becomes text."""
     values = np.asarray(values)
     values = values if values.dtype.kind in "iuf" else np.array([str(value) for value in values.tolist()])
     return Mode(str(name), values, None if not unit else str(unit), positions)
@@ -343,6 +344,7 @@ def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = No
 
 
 def _check_same(modes: Modes, known: Modes | None, whose: str = "fit") -> None:
+    """Refuse modes of other names, or in another order, than the known ones, or with other entries."""
     if known is None:
         return
     expected = [mode.name for mode in known]
@@ -368,6 +370,7 @@ def check_file_modes(modes: Modes | None, known: Modes | None) -> None:
 
 
 def _check_entries(modes: Modes, known: Modes, whose: str) -> None:
+    """Refuse modes with other coordinates or names of entries than the known ones."""
     for ours, theirs in zip(known, modes, strict=True):
         difference = _difference(ours.values, theirs.values)
         refuse(

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to
+from tracelearn.arrays.array_api import Array, is_sparse, move_to
 from tracelearn.errors import InputError
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_total_weight, read_rows, sample_shape, warn_of_grid
+from tracelearn.samples.checks import check_total_weight, float_dtype, read_rows, sample_shape, warn_of_grid
 from tracelearn.samples.samples import Block, Raw, Samples, errors_name_block
 from tracelearn.samples.targets import TargetReader, recode
 
@@ -93,11 +93,9 @@ class Reader:
         block = Block(rows, targets.Y, targets.weight, first)
         if confounds is not None:
             block = _with_confounds(block, confounds)
-        xp = array_namespace(rows)
         spec = Spec(
             sample_shape=samples.sample_shape,
-            # For whole numbers and 16 bits that of the targets, which is the widest: with fewer bits sums lose all accuracy.
-            dtype=rows.dtype if rows.dtype in (xp.float32, xp.float64) else targets.Y.dtype,
+            dtype=float_dtype(rows),
             n_targets=int(targets.Y.shape[1]),
             is_flat=samples.is_flat,
             is_single=targets.is_single,
@@ -203,7 +201,7 @@ def gathered_for(loss: Loss, raw: Raw) -> Raw:
 def _with_confounds(block: Block, confounds: Array) -> Block:
     """Add the confounds of a block, given those of all samples."""
     if is_sparse(block.X):
-        raise ValueError(
+        raise InputError(
             "Expected dense samples with confounds, got a sparse matrix: what is left of it is not sparse."
         )
     rows = confounds[block.first : block.first + block.X.shape[0], :]

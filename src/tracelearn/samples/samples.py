@@ -25,13 +25,13 @@ from tracelearn.arrays.array_api import (
     block_bytes,
     is_sparse,
     move_to,
-    to_numpy,
 )
 from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import InputError
 from tracelearn.moments import Accumulator, Moments
 from tracelearn.samples.checks import check_finite, check_range, read_confounds
+from tracelearn.samples.modes import check_file_modes, read_named, targets_of_named
 from tracelearn.samples.source import as_source
 
 __all__ = [
@@ -181,8 +181,6 @@ def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
     """
     if not is_named(X):
         return X, y, None
-    from tracelearn.samples.modes import targets_of_named  # noqa: PLC0415 - it knows all kinds
-
     values, modes = unnamed_samples(X, known)
     return values, targets_of_named(X, y), modes
 
@@ -191,8 +189,6 @@ def unnamed_samples(X: Any, known: Any = None) -> tuple[Any, Any]:
     """Split samples with names into an array and modes, as ``unnamed`` where there are no targets."""
     if not is_named(X):
         return X, None
-    from tracelearn.samples.modes import read_named  # noqa: PLC0415 - it knows all kinds
-
     return read_named(X, known)
 
 
@@ -222,8 +218,6 @@ def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = No
 def _in_blocks(source: Any, known: Any) -> Raw:
     """Read a source as blocks, each read again in every pass."""
     if known and source.modes:
-        from tracelearn.samples.modes import check_file_modes  # noqa: PLC0415 - needed for files with names alone
-
         check_file_modes(source.modes, known)
 
     def batches() -> Iterator[tuple[int, Any, Any, Any]]:
@@ -268,14 +262,10 @@ class Block:
 
     def checked(self, shape: tuple[int, ...]) -> Block:
         """Refuse NaN, infinity and numbers whose products overflow or vanish; cast the rows to the precision of the targets."""
-        try:
+        with errors_name_block(self.first):
             check_finite(self.X, "X", shape)
             check_range(self.X, "X")
             check_range(self.Y, "y")
-        except ValueError as error:
-            if not self.first:
-                raise
-            raise in_block(error, self.first) from error
         weight = array_namespace(self.Y).ones_like(self.Y[:, 0]) if self.weight is None else self.weight
         return replace(self, X=as_dtype(self.X, self.Y.dtype), weight=weight)
 
@@ -297,11 +287,6 @@ class Block:
         return moments
 
 
-def in_block(error: ValueError, first: int) -> ValueError:
-    """Add to an error the first sample of the block that it is about."""
-    return InputError(f"{error} (in the block that begins at sample {first})")
-
-
 @contextmanager
 def errors_name_block(first: int) -> Iterator[None]:
     """Say in errors about a block where it begins, except for the first block, which is often the only one."""
@@ -310,7 +295,7 @@ def errors_name_block(first: int) -> Iterator[None]:
     except ValueError as error:
         if not first:
             raise
-        raise in_block(error, first) from error
+        raise InputError(f"{error} (in the block that begins at sample {first})") from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,7 +326,7 @@ class Samples:
     @property
     def rows(self) -> Array | None:
         """All rows, if they are one dense array in memory; else None."""
-        first = next(iter(self.blocks)).X if self.in_memory else None
+        first = self.like
         is_whole = first is not None and not is_sparse(first) and first.shape[0] == self.n_samples
         return first if is_whole else None
 
@@ -363,9 +348,7 @@ class Samples:
         """Check every number for NaN and infinity, and cast the rows to the precision that solvers work in."""
         if self.is_checked:
             return self
-        check = partial(Block.checked, shape=self.shape)
-        blocks = list(map(check, self.blocks)) if self.in_memory else self.execution.view(check, self.blocks)
-        return replace(self, blocks=blocks, is_checked=True)
+        return replace(self.mapped_blocks(partial(Block.checked, shape=self.shape)), is_checked=True)
 
     def kept(self) -> Samples:
         """Compute all blocks and hold them in memory, here or on the workers, instead of reading them in every pass."""
@@ -489,29 +472,3 @@ class Samples:
     def mapped_rows(self, function: Callable[[Array], Array], shape: tuple[int, ...]) -> Samples:
         """Apply a function, such as a feature map, to the rows of every block."""
         return replace(self.mapped_blocks(lambda block: replace(block, X=function(block.X))), shape=shape)
-
-
-def label_weights(y: Any, weight: Any) -> LabelWeights:
-    """Sum up what the samples of each label weigh in a block."""
-    labels, where = np.unique(to_numpy(y).ravel(), return_inverse=True)
-    weights = None if weight is None else np.asarray(weight, dtype=float)
-    totals = np.bincount(where, weights=weights, minlength=len(labels)).astype(float)
-    return LabelWeights(dict(zip(labels.tolist(), totals.tolist(), strict=True)))
-
-
-@dataclass(frozen=True, eq=False)
-class LabelWeights:
-    """The total weight of the samples of each label; those of parts add up."""
-
-    by_label: dict[Any, float]
-
-    def __add__(self, other: LabelWeights) -> LabelWeights:
-        total = dict(self.by_label)
-        for label, weight in other.by_label.items():
-            total[label] = total.get(label, 0.0) + weight
-        return LabelWeights(total)
-
-    @property
-    def classes(self) -> Array:
-        """All labels, sorted."""
-        return np.unique(np.array(list(self.by_label)))

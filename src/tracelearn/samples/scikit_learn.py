@@ -1,18 +1,20 @@
 """What we use of scikit-learn beyond its public names, in one place; tested with versions 1.6 to 1.9."""
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any
 
-from sklearn.base import BaseEstimator
-from sklearn.base import _fit_context as fit_context
+from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import _safe_indexing as take_rows
 from sklearn.utils._metadata_requests import _raise_for_params as raise_for_params
-from sklearn.utils._param_validation import Interval, StrOptions, make_constraint
+from sklearn.utils._param_validation import Interval, InvalidParameterError, StrOptions, make_constraint
 from sklearn.utils._set_output import _get_output_config as get_output_config
 from sklearn.utils.metaestimators import _BaseComposition as BaseComposition
 from sklearn.utils.validation import _check_feature_names as check_feature_names
 from sklearn.utils.validation import _check_feature_names_in as check_feature_names_in
 from sklearn.utils.validation import _check_n_features as check_n_features
+
+from tracelearn.errors import brief
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -60,7 +62,30 @@ def bad_parameter(estimator: BaseEstimator) -> str | None:
 
 def check_parameters(estimator: BaseEstimator) -> None:
     """Refuse parameters that an estimator does not take, as its ``fit`` does."""
-    estimator._validate_params()
+    try:
+        estimator._validate_params()
+    except InvalidParameterError as error:
+        raise _abridged(error, estimator) from None
+
+
+def checks_parameters(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method that learns refuse parameters that its estimator does not take, by scikit-learn's ``_fit_context``."""
+    checked = _fit_context(prefer_skip_nested_validation=True)(fit)
+
+    @wraps(fit)
+    def abridging(estimator: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return checked(estimator, *args, **options)
+        except InvalidParameterError as error:
+            raise _abridged(error, estimator) from None
+
+    return abridging
+
+
+def _abridged(error: InvalidParameterError, estimator: BaseEstimator) -> InvalidParameterError:
+    """Shorten the value of a parameter that scikit-learn repeats whole, such as an array that took the place of a name."""
+    value = getattr(estimator, bad_parameter(estimator) or "", None)
+    return InvalidParameterError(str(error).replace(repr(value), brief(value)))
 
 
 def leave_groups_to_splitter(router: Any) -> None:
@@ -89,7 +114,7 @@ __all__ = [
     "check_feature_names_in",
     "check_n_features",
     "check_parameters",
-    "fit_context",
+    "checks_parameters",
     "get_output_config",
     "leave_groups_to_splitter",
     "make_constraint",

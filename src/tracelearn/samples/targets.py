@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import device
 from sklearn.utils import compute_sample_weight
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to, to_numpy, widest
+from tracelearn.errors import InputError
 from tracelearn.losses import LOSSES, Loss, n_columns
 from tracelearn.moments import Moments
 from tracelearn.samples.checks import check_classes, read_labels, read_targets, read_weights
-from tracelearn.samples.samples import LabelWeights, Raw, label_weights
+from tracelearn.samples.samples import Raw
 
 __all__ = [
     "CodedTargets",
@@ -56,23 +57,6 @@ class TargetSurvey:
     is_single: bool
 
 
-class TargetReader(Protocol):
-    """How targets are read."""
-
-    @property
-    def loss(self) -> Loss:
-        """The loss that the user has chosen."""
-
-    def read(self, y: Any, sample_weight: Any, rows: Array, *, is_part: bool = False) -> CodedTargets:
-        """Check and code the targets and weights of a block; with ``is_part`` all weights of the block may be zero."""
-
-    def after(self, classes: Array | None, is_single: bool) -> Self:
-        """Return a reader of later targets, which must be of the same kind."""
-
-    def survey(self, raw: Raw) -> TargetSurvey:
-        """Read all targets in one pass, without the samples."""
-
-
 def loss_for(loss: Loss, n_targets: int) -> Loss:
     """Return the loss for this number of columns: for several, the logistic loss is the multinomial one."""
     name = loss.for_one if n_targets == 1 else loss.for_several
@@ -94,7 +78,7 @@ class Numbers:
         y = read_targets(y, rows)
         is_single = y.ndim == 1
         if self.is_single not in (None, is_single):
-            raise ValueError(
+            raise InputError(
                 f"Expected y of the order of the first batch, got shape {tuple(y.shape)}: keep its number of targets."
             )
         Y = y[:, None] if is_single else y
@@ -169,7 +153,7 @@ class Labels:
 
     def survey(self, raw: Raw) -> TargetSurvey:
         """Read all labels: find the classes, and the total weight."""
-        of_labels: LabelWeights = raw.execution.total(lambda targets: label_weights(*targets), raw.targets)
+        of_labels: _LabelWeights = raw.execution.total(lambda targets: _label_weights(*targets), raw.targets)
         classes = of_labels.classes if self.classes is None else self.classes
         check_classes(classes)
         weights = self.class_weight
@@ -179,6 +163,35 @@ class Labels:
         total_weight = sum(total * (weights or {}).get(label, 1.0) for label, total in of_labels.by_label.items())
         reader = replace(self, class_weight=weights, classes=classes)
         return TargetSurvey(reader, n_columns(len(classes)), total_weight, classes, is_single=False)
+
+
+TargetReader: TypeAlias = Numbers | Labels  # how targets are read, block by block
+
+
+def _label_weights(y: Any, weight: Any) -> _LabelWeights:
+    """Sum up what the samples of each label weigh in a block."""
+    labels, where = np.unique(to_numpy(y).ravel(), return_inverse=True)
+    weights = None if weight is None else np.asarray(weight, dtype=float)
+    totals = np.bincount(where, weights=weights, minlength=len(labels)).astype(float)
+    return _LabelWeights(dict(zip(labels.tolist(), totals.tolist(), strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class _LabelWeights:
+    """The total weight of the samples of each label; those of parts add up."""
+
+    by_label: dict[Any, float]
+
+    def __add__(self, other: _LabelWeights) -> _LabelWeights:
+        total = dict(self.by_label)
+        for label, weight in other.by_label.items():
+            total[label] = total.get(label, 0.0) + weight
+        return _LabelWeights(total)
+
+    @property
+    def classes(self) -> Array:
+        """All labels, sorted."""
+        return np.unique(np.array(list(self.by_label)))
 
 
 def labels_of(scores: Array, classes: Array) -> Array:
@@ -214,7 +227,7 @@ def union(first: Array, second: Array) -> Array:
             raise TypeError
         return np.union1d(first, second)
     except TypeError:
-        raise ValueError(
+        raise InputError(
             f"Expected labels of one kind, got {first.tolist()[:3]} and {second.tolist()[:3]}: name the classes in the same "
             "way everywhere."
         ) from None
@@ -250,12 +263,12 @@ def recode(moments: Moments, old_classes: Array, new_classes: Array) -> Moments:
         return moments
     missing = np.setdiff1d(old_classes, new_classes)
     if missing.size or len(old_classes) == 0:
-        raise ValueError(
+        raise InputError(
             f"Expected new classes that contain the old ones, {old_classes.tolist()}, got {new_classes.tolist()}: join both "
             "sets of labels first."
         )
     if moments.n_targets != n_columns(len(old_classes)):
-        raise ValueError(
+        raise InputError(
             f"Expected moments of {n_columns(len(old_classes))} targets for {len(old_classes)} classes, got "
             f"{moments.n_targets}: pass the classes that these moments were coded for."
         )

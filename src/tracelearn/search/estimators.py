@@ -15,18 +15,17 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
-from sklearn.metrics import accuracy_score
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy
+from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
 from tracelearn.arrays.linalg import n_blas_threads, one_thread
 from tracelearn.errors import InputError, warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TensorInput
 from tracelearn.estimators.prediction import apply_to_samples
-from tracelearn.estimators.scores import accuracy, r_squared
+from tracelearn.estimators.scores import score_labels, score_numbers
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
 from tracelearn.features import PerGroup, ResampleTime, SecondOrder, find_smooth_mode
 from tracelearn.features.base import LinearTransformer
@@ -35,7 +34,7 @@ from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import in_memory, with_groups, with_targets
-from tracelearn.samples.checks import check_place, learning, read_groups, read_rows, read_targets, read_weights
+from tracelearn.samples.checks import check_place, learning, read_groups, read_rows
 from tracelearn.samples.lengths import padded
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import as_raw, unnamed, unnamed_samples
@@ -871,9 +870,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         modes = getattr(self, "modes_", None)
         X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups, modes)
         X, y, sample_weight = with_targets(X, y, sample_weight, modes)
-        X, y, _ = unnamed(X, y, modes)
-        predictions = self.predict(X, confounds, groups)
-        return r_squared(read_targets(y, predictions), predictions, read_weights(sample_weight, predictions))
+        return score_numbers(y, self.predict(X, confounds, groups), sample_weight)
 
 
 class TensorClassifier(ClassifierMixin, TensorSearch):
@@ -1049,12 +1046,4 @@ cv_results_, best_index_, best_params_, views_tried_, dual_gap_, objective_, n_i
         modes = getattr(self, "modes_", None)
         X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups, modes)
         X, y, sample_weight = with_targets(X, y, sample_weight, modes)
-        X, y, _ = unnamed(X, y, modes)
-        if y is None:
-            raise InputError("Expected a label for each sample, got y=None: score requires y to be passed.")
-        labels = self.predict(X, confounds, groups)
-        if not is_non_numpy(self.classes_):
-            weight = None if sample_weight is None else to_numpy(sample_weight)
-            return float(accuracy_score(to_numpy(y) if is_non_numpy(y) else y, labels, sample_weight=weight))
-        y = array_namespace(labels).reshape(move_to(y, labels), labels.shape)
-        return accuracy(y, labels, read_weights(sample_weight, labels))
+        return score_labels(y, self.predict(X, confounds, groups), sample_weight)
