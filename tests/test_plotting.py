@@ -255,12 +255,13 @@ def test_coordinates_are_where_factors_and_images_lie():
     assert [text.get_text() for text in weights.axes_[0].get_yticklabels()] == ["1", "2", "4"]
 
 
-def test_names_are_read_from_the_top_of_an_image_and_numbers_from_the_bottom():
+def test_names_and_counted_rows_are_read_from_the_top_of_an_image_and_coordinates_from_the_bottom():
     model = fitted((5, 4))
-    top = WeightsDisplay.from_estimator(model, coordinates=[list("abcde"), None]).axes_[0]
-    bottom = WeightsDisplay.from_estimator(model).axes_[0]
-    assert top.get_ylim() == (4.5, -0.5)
-    assert bottom.get_ylim() == (-0.5, 4.5)
+    named = WeightsDisplay.from_estimator(model, coordinates=[list("abcde"), None]).axes_[0]
+    counted = WeightsDisplay.from_estimator(model).axes_[0]  # the rows of a picture
+    measured = WeightsDisplay.from_estimator(model, coordinates=[np.linspace(0.0, 4.0, 5), None]).axes_[0]
+    assert named.get_ylim() == counted.get_ylim() == (4.5, -0.5)
+    assert measured.get_ylim() == (-0.5, 4.5)
 
 
 def test_many_names_are_thinned():

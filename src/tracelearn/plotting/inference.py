@@ -10,7 +10,7 @@ import numpy as np
 from tracelearn.plotting.canvas import (
     COLOURS,
     INK,
-    LIMIT,
+    REFERENCE_LINE,
     legend_above,
     open_axes,
     open_single,
@@ -28,7 +28,7 @@ def draw_null(test: Any, ax: Any = None) -> Any:
     axes = open_single(ax)
     bins = np.histogram_bin_edges(np.append(test.null, test.score), bins="auto")
     axes.hist(test.null, bins=bins[:: max(1, len(bins) // 60)], color=COLOURS[5], label="permutations")
-    axes.axvline(test.score, label=f"test, p = {test.p_value:.3g}", **LIMIT)
+    axes.axvline(test.score, label=f"test, p = {test.p_value:.3g}", **REFERENCE_LINE)
     axes.axvline(float(np.mean(test.null)), color=INK, linewidth=1.0, label="mean of permutations")
     axes.set(xlabel=test.scoring.replace("_", " "), ylabel="permutations")
     legend_above(axes)
