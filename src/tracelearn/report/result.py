@@ -57,7 +57,8 @@ _WORDS_OF_DRAWS = {
     "standard_error": "standard error of the score, over studies",
     "degrees": "degrees of freedom of the standard error",
 }
-_MOST_NUMBERS = 200  # of an array that is listed; of a larger one the page tells the range
+_MOST_NUMBERS = 100  # of an array that is listed; of a larger one, or of many rows, the page tells the range
+_MOST_ROWS = 12
 
 
 def result_page(result: Any, title: str | None = None, **options: Any) -> str:
@@ -129,7 +130,7 @@ def _lines(value: Any) -> list[str]:
         return ["; ".join(" ".join(_lines(member)) for member in value)]
     if not isinstance(value, np.ndarray):
         return [number(value, 4) if isinstance(value, float) else str(value)]
-    if value.size > _MOST_NUMBERS or value.ndim > 2:
+    if value.size > _MOST_NUMBERS or value.ndim > 2 or (value.ndim == 2 and len(value) > _MOST_ROWS):
         shape = " × ".join(map(str, value.shape))
         return [f"{shape} numbers from {number(np.min(value), 4)} to {number(np.max(value), 4)}"]
     return [", ".join(number(entry, 4) for entry in row) for row in np.atleast_2d(value)]
