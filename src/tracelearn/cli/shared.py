@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import update_wrapper
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -418,27 +418,28 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
     >>> str(inspect.signature(area)), area(name="page", width=2, height=3)
     ('(*, name: str, width: int = 1, height: int = 1) -> str', 'page: 6')
     """
-    options_of = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
+    return lambda command: _WithGroups(command, groups)
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+
+class _WithGroups:
+    """A command whose signature has the options of groups in the place of the arguments that they make."""
+
+    def __init__(self, command: Callable[..., Any], groups: Mapping[str, Callable[..., Any]]) -> None:
+        update_wrapper(self, command)
+        self._command, self._groups = command, groups
+        self._options = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
         signature = inspect.signature(command, eval_str=True)
         parameters: list[inspect.Parameter] = []
         for parameter in signature.parameters.values():
-            options = options_of.get(parameter.name)
-            parameters += [parameter] if options is None else options.values()
-
-        @wraps(command)
-        def grouped(**options: Any) -> Any:
-            results = {}
-            for name, group in groups.items():
-                results[name] = group(**{option: options.pop(option) for option in options_of[name]})
-            return command(**options, **results)
-
+            parameters += self._options.get(parameter.name, {parameter.name: parameter}).values()
         keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
-        grouped.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]
-        return grouped
+        self.__signature__ = signature.replace(parameters=keyword_only)
 
-    return decorate
+    def __call__(self, **options: Any) -> Any:
+        results = {}
+        for name, group in self._groups.items():
+            results[name] = group(**{option: options.pop(option) for option in self._options[name]})
+        return self._command(**options, **results)
 
 
 def read_format(
