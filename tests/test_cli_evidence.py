@@ -70,7 +70,7 @@ def test_a_comparison_prints_differences(epochs, capsys):
     options = ("--alpha", "0.05", "--repeats", "1", "--cv", "3")
     code, out, _ = call(capsys, "compare", epochs, "--target", "label", *options, "--json")
     assert code == 0
-    assert json.loads(out)["names"] == ["trace norm", "ridge", "logistic"]
+    assert json.loads(out)["names"] == ["TraceNormClassifier", "ridge", "logistic"]
     code, out, _ = call(capsys, "compare", epochs, "--target", "label", *options)
     assert "difference" in out
 

@@ -115,21 +115,6 @@ def test_names_of_modes_are_no_markup(capsys, folder):
         assert "[/" in out
 
 
-def test_labels_that_would_fill_the_memory_are_refused_by_every_command(capsys, folder, monkeypatch):
-    np.savez("long.npz", X=X, y=labelled("a", "b" * 999))
-    save(TraceNormClassifier().fit(X, labelled("a", "b" * 999)), "model")
-    monkeypatch.setattr("tracelearn.cli.shared.available_memory", lambda: 500_000)  # an array of 40 of them is 160 KB
-    for arguments in (
-        ("fit", "long.npz", *FAST),
-        ("test", "long.npz", "--cv", "2"),
-        ("predict", "model", "data.npz"),
-        ("inspect", "model", "--html", "page", "--data", "long.npz"),
-    ):
-        code, out, err = call(capsys, *arguments)
-        assert (code, out, err.count("\n")) == (2, "", 1), arguments
-        assert "Expected labels that fit in memory, got 40 samples and a label of 999 characters" in err
-
-
 def test_numbers_below_zero_stay_numbers_in_a_table(capsys, folder):
     model = TraceNormRegressor().fit(X, y)
     save(model, "model")

@@ -29,6 +29,7 @@ from tracelearn import (
 )
 from tracelearn.features import Convolutions, SecondOrder, Similarities
 from tracelearn.fitting import ZeroWeightsWarning
+from tracelearn.inference import bootstrap
 from tracelearn.io.streams import StreamReport
 from tracelearn.plotting import (
     ConvergenceDisplay,
@@ -255,12 +256,13 @@ def test_coordinates_are_where_factors_and_images_lie():
     assert [text.get_text() for text in weights.axes_[0].get_yticklabels()] == ["1", "2", "4"]
 
 
-def test_names_are_read_from_the_top_of_an_image_and_numbers_from_the_bottom():
+def test_names_and_counted_rows_are_read_from_the_top_of_an_image_and_coordinates_from_the_bottom():
     model = fitted((5, 4))
-    top = WeightsDisplay.from_estimator(model, coordinates=[list("abcde"), None]).axes_[0]
-    bottom = WeightsDisplay.from_estimator(model).axes_[0]
-    assert top.get_ylim() == (4.5, -0.5)
-    assert bottom.get_ylim() == (-0.5, 4.5)
+    named = WeightsDisplay.from_estimator(model, coordinates=[list("abcde"), None]).axes_[0]
+    counted = WeightsDisplay.from_estimator(model).axes_[0]  # the rows of a picture
+    measured = WeightsDisplay.from_estimator(model, coordinates=[np.linspace(0.0, 4.0, 5), None]).axes_[0]
+    assert named.get_ylim() == counted.get_ylim() == (4.5, -0.5)
+    assert measured.get_ylim() == (-0.5, 4.5)
 
 
 def test_many_names_are_thinned():
@@ -608,3 +610,19 @@ def test_weights_of_recordings_are_drawn_over_lags_and_features(rng):
     model = LaggedRegressor(4).fit(X, X[:, 0])
     for display in (ModeSpectrumDisplay, ModeFactorsDisplay, WeightsDisplay):
         assert display.from_estimator(model).figure_ is not None
+
+
+def test_of_samples_of_one_mode_the_pattern_has_its_band(rng):
+    X = rng.standard_normal((60, 12))
+    y = X[:, 3] + 0.1 * rng.standard_normal(60)
+    draws = bootstrap(TraceNormRegressor(alpha=0.01), X, y, n_bootstraps=30, random_state=0)
+    wavelength = np.linspace(900.0, 1700.0, 12)
+    _, pattern = draws.plot(coordinates=wavelength)
+    (line, _) = pattern.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), wavelength)
+    assert np.argmax(line.get_ydata()) == 3
+    low, high = draws.interval("patterns", simultaneous=True)
+    ends = pattern.collections[0].get_paths()[0].vertices[:, 1]
+    assert (ends.min(), ends.max()) == (low.min(), high.max())
+    with pytest.raises(ValueError, match="Expected 12 coordinates"):
+        draws.plot(coordinates=wavelength[:5])

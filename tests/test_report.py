@@ -39,7 +39,7 @@ from tracelearn.report.facts import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import Origin, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Evaluation, Residuals, compare
-from tracelearn.report.words import methods, what_views_are
+from tracelearn.report.words import methods, what_views_are, with_interval
 from tracelearn.samples.modes import Mode
 
 EVIL = '</script><img src=x onerror="document.title=1">'
@@ -173,15 +173,58 @@ def test_measured_numbers_are_shown_with_the_intervals_of_a_search(samples):
     assert "lower" not in data_of(model_page(few, X[160:], y[160:]))["residuals"][0]
 
 
+def test_pages_of_commands_show_intervals_and_the_name_of_the_number(samples, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    X, y, _ = samples
+    np.savez("data.npz", X=X, glucose=y)
+    asked = ("data.npz", "--target", "glucose", "--html", "fit.html", "--out", "model")
+    assert call(capsys, "fit", *asked, "--views", "raw")[0] == 0
+    asked = ("model", "--data", "data.npz", "--target", "glucose", "--html", "inspect.html")
+    assert call(capsys, "inspect", *asked)[0] == 0
+    for name in ("fit.html", "inspect.html"):
+        page = (tmp_path / name).read_text(encoding="utf-8")
+        assert "A linear model of glucose" in page
+        (target,) = data_of(page)["residuals"]
+        inside = [
+            low <= y <= high for low, y, high in zip(target["lower"], target["measured"], target["upper"], strict=True)
+        ]
+        assert 0.8 < np.mean(inside) <= 1.0
+        assert f"{100 * np.mean(inside):.0f} % are" in str(Text(page))
+
+
+@pytest.mark.parametrize("y", [np.full(9, 0.5), 0.01 * np.sin(np.arange(9.0))])
+def test_digits_of_a_score_tell_the_ends_of_its_interval_apart(y):
+    truth = np.linspace(0.0, 1.0, 9)
+    value, interval = with_interval(compare(truth, truth + y))
+    low, high = interval.split(" to ")
+    assert len({value, low, high}) == 3
+
+
+def test_there_is_one_number_of_models_that_were_tried(signals):
+    X, label = signals
+    model = TensorClassifier(alphas=3, cv=3).fit(X, label)
+    words = str(Text(model_page(model)))
+    count = len(model.views_tried_["views"])
+    assert f"All {count} views and paths that were tried" in words
+    assert re.findall(r"chosen one of (\d+) views and paths", words) == [str(count)]
+
+
+def test_confounds_are_named_on_the_page(samples):
+    X, y, _ = samples
+    model = TraceNormRegressor(alpha=0.05).fit(X, y, confounds=y[:, None] ** 2)
+    assert "confounds age, regressed out" in str(Text(model_page(model, study=Study(confounds=["age"]))))
+    assert "confounds 1 for each sample, regressed out" in str(Text(model_page(model)))
+
+
 def test_cross_validation_is_read_from_the_model(classifier, samples):
     curve = cv_curve(classifier)
-    assert curve.mean[curve.chosen] == pytest.approx(classifier.best_score_, abs=5e-3)
+    assert curve.mean[curve.at] == pytest.approx(classifier.best_score_, abs=5e-3)
     assert curve.n_folds == 3
     X, y, _ = samples
     model = TraceNormRegressorCV(alphas=5).fit(X[:100], y[:100])
     assert cv_curve(model).quantity == "held-out R²"
     scored = TraceNormRegressorCV(alphas=5, scoring="r2").fit(X[:100], y[:100])
-    assert cv_curve(scored).mean[cv_curve(scored).chosen] == pytest.approx(scored.best_score_)
+    assert cv_curve(scored).mean[cv_curve(scored).at] == pytest.approx(scored.best_score_)
 
 
 def test_the_page_of_a_search_that_chose_ridge_regression_draws_the_path_of_ridges(rng):
@@ -210,7 +253,7 @@ def test_the_page_says_what_is_known_of_the_score(classifier, regressor, samples
     assert "only score is that of cross-validation" in model_page(classifier)
     with_data = str(Text(model_page(classifier, X[160:], label[160:])))
     assert "only score is that of" not in with_data
-    assert f"{classifier.score(X[160:], label[160:]):.1%}" in with_data
+    assert f"{100 * classifier.score(X[160:], label[160:]):.1f} %" in with_data
     assert "does not know whether the model was fitted to these samples" in with_data
     assert f"R² = {regressor.score(X[160:], y[160:]):.3f}" in str(Text(model_page(regressor, X[160:], y[160:])))
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tracelearn.cli.mistakes import InterruptionError, telling
+from tracelearn.cli.mistakes import InterruptionError, warnings_as_lines
 
 __all__ = ["make_app"]
 
@@ -20,7 +20,7 @@ _COMMANDS = {
     "inspect": "Show a model: its parameters, its weights and its duality gap.",
     "stream": "Learn from a stream of samples, and measure the error on the way.",
     "test": "Test whether a score on held-out samples is better than chance, by permutations of the targets.",
-    "compare": "Compare the trace norm with ridge and logistic regression on flat samples, on the same folds.",
+    "compare": "Compare a model with ridge and logistic regression on flat samples, on the same folds.",
     "over-time": "Fit and score a model at each position along a mode, such as time.",
     "merge": "Merge models or moments, and remove samples that were learned.",
 }
@@ -55,7 +55,7 @@ def _command(name: str) -> Callable[..., None]:
     @wraps(command)
     def interruptible(*args: Any, **options: Any) -> None:
         try:
-            with telling("warning"):
+            with warnings_as_lines("warning"):
                 command(*args, **options)
         except KeyboardInterrupt:  # typer makes of it an exit code without a word
             raise InterruptionError from None

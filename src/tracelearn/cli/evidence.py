@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,20 +11,16 @@ import typer
 
 from tracelearn.cli.shared import (
     AsJson,
-    Confounds,
-    Data,
-    Groups,
     Input,
     Quiet,
-    Samples,
-    Target,
     TaskName,
     check_out,
     make_model,
     mode_number,
     read_alpha,
-    reads_samples,
+    read_input,
     show,
+    takes,
 )
 from tracelearn.errors import refuse
 from tracelearn.optional import require
@@ -33,71 +29,84 @@ __all__ = ["compare_command", "over_time_command", "permutation_command"]
 
 _FIGURES = (".html", ".png", ".svg", ".pdf", ".jpg", ".jpeg", ".eps", ".tif", ".tiff", ".webp")
 
-Scoring = Annotated[
-    str | None, typer.Option(help="Score of scikit-learn, such as roc_auc.", show_default="accuracy or R²")
-]
-FoldCount = Annotated[int, typer.Option(help="Number of folds.", min=2)]
-Plot = Annotated[
-    Path | None, typer.Option(help="File for a figure, .png, .svg or .pdf, or for a page, .html.", show_default=False)
-]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")]
+
+@dataclass(frozen=True)
+class _Question:
+    """What every question of evidence is asked of, and where its answer goes."""
+
+    inputs: Input
+    task: str
+    cv: int
+    scoring: str | None
+    plot: Path | None
+    as_json: bool
+    quiet: bool
+
+    def read(self) -> tuple[dict[str, Any], bool, Any]:
+        """Read samples, targets, groups and confounds.
+
+        Returns these with the folds and the score, as arguments of a function of ``tracelearn.inference``, whether targets are
+        labels, and what the modes are called.
+        """
+        source = self.inputs.open()
+        groups = self.inputs.read_groups(source)
+        from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
+
+        with progress.Bar(quiet=True) as bar:
+            dataset = learning.read_dataset(source, groups, self.inputs.data, bar)
+        refuse(
+            not isinstance(dataset.X, np.ndarray),
+            f"Expected samples that fit in memory, got {self.inputs.data}: take some of them.",
+        )
+        chosen = learning.find_task(dataset.y, self.task)
+        learning.check_targets(dataset.y, self.cv, chosen)
+        arguments = {"X": dataset.X, "y": dataset.y, "groups": dataset.groups, "cv": self.cv, "scoring": self.scoring}
+        arguments["confounds"] = self.inputs.read_confounds()
+        return arguments, chosen.is_classification, source.modes
+
+    def answer(self, result: Any, facts: dict[str, Any], rows: dict[str, str]) -> None:
+        """Draw a result where asked to, and print it for programs or for people."""
+        if self.plot is not None:
+            require("matplotlib", "plot").use("agg")
+            from tracelearn.plotting.canvas import write_picture
+            from tracelearn.report import write_result_page
+
+            kind = "page" if self.plot.suffix.lower() == ".html" else "figure"
+            if kind == "page":
+                write_result_page(result, self.plot)
+            else:
+                write_picture(result.plot(), self.plot)
+            rows, facts = {**rows, kind: str(self.plot)}, {**facts, kind: str(self.plot)}
+        show(facts, rows, as_json=self.as_json, quiet=self.quiet)
 
 
-def _read(
-    inputs: Input, task: str, cv: int, plot: Path | None, scoring: str | None, *, force: bool
-) -> tuple[dict[str, Any], bool, Any]:
-    """Read what every question is asked of: samples, targets, groups, confounds, folds and the score.
-
-    Returns these, whether targets are labels, and what the modes are called. A place for a figure is refused before the work
-    rather than after it.
-    """
+@takes(inputs=read_input)
+def _read_question(
+    inputs: Input,
+    task: TaskName = "auto",
+    cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
+    scoring: Annotated[
+        str | None, typer.Option(help="Score of scikit-learn, such as roc_auc.", show_default="accuracy or R²")
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="File for a figure, .png, .svg or .pdf, or for a page, .html.", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of the figure if it is there.")] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> _Question:
+    """Gather the options that all questions share; a place for a figure is refused before the work rather than after it."""
     check_out(plot, "figure", force=force, option="--plot", inputs=inputs.files)
     refuse(
         plot is not None and plot.suffix.lower() not in _FIGURES,
         f"Expected a figure as .png, .svg or .pdf, or a page as .html, got {plot}: correct --plot.",
     )
-    source = inputs.open()
-    groups = inputs.read_groups(source)
-    from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
-
-    with progress.Bar(quiet=True) as bar:
-        dataset = learning.read(source, groups, inputs.data, bar)
-    refuse(
-        not isinstance(dataset.X, np.ndarray),
-        f"Expected samples that fit in memory, got {inputs.data}: take some of them.",
-    )
-    chosen = learning.find_task(dataset.y, task)
-    learning.check_folds(dataset, cv, chosen)
-    asked = {"X": dataset.X, "y": dataset.y, "groups": dataset.groups, "confounds": inputs.read_confounds()}
-    return asked | {"cv": cv, "scoring": scoring}, chosen.is_classification, source.modes
+    return _Question(inputs, task, cv, scoring, plot, as_json, quiet)
 
 
-def _show(
-    result: Any, facts: dict[str, Any], rows: dict[str, str], plot: Path | None, *, as_json: bool, quiet: bool
-) -> None:
-    """Draw a result where asked to, and print it for programs or for people."""
-    if plot is not None:
-        require("matplotlib", "plot").use("agg")
-        from tracelearn.plotting.canvas import write_picture
-        from tracelearn.report import write_result_page
-
-        kind = "page" if plot.suffix.lower() == ".html" else "figure"
-        if kind == "page":
-            write_result_page(result, plot)
-        else:
-            write_picture(result.plot(), plot)
-        rows, facts = {**rows, kind: str(plot)}, {**facts, kind: str(plot)}
-    show(facts, rows, as_json=as_json, quiet=quiet)
-
-
-@reads_samples
+@takes(question=_read_question)
 def permutation_command(
-    data: Data,
-    target: Target = "y",
-    samples: Samples = "X",
-    groups: Groups = None,
-    confounds: Confounds = None,
-    task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
     ] = "auto",
@@ -105,26 +114,19 @@ def permutation_command(
         str, typer.Option(help="repeat the choice of alpha for each permutation, or fixed.")
     ] = "repeat",
     permutations: Annotated[int, typer.Option(help="Number of permutations.", min=1)] = 1000,
-    cv: FoldCount = 5,
-    scoring: Scoring = None,
     seed: Annotated[int, typer.Option(help="Of the permutations.")] = 0,
-    plot: Plot = None,
-    force: Force = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
     *,
-    reading: dict[str, Any],
+    question: _Question,
 ) -> None:
     """Test whether a score on held-out samples is better than chance, by permutations of the targets.
 
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
-    inputs = Input(data, samples, target, reading, groups, confounds)
-    asked, classes, _ = _read(inputs, task, cv, plot, scoring, force=force)
+    arguments, classes, _ = question.read()
     from tracelearn.inference import permutation_test
 
     model = make_model(read_alpha(alpha), classes=classes, search={"views": None})
-    result = permutation_test(model, **asked, n_permutations=permutations, selection=selection, random_state=seed)
+    result = permutation_test(model, **arguments, n_permutations=permutations, selection=selection, random_state=seed)
     facts = {
         "score": result.score,
         "scoring": result.scoring,
@@ -136,7 +138,7 @@ def permutation_command(
         "selection": result.selection,
     }
     rows = {
-        result.scoring: f"{result.score:.3f} on {cv} held-out folds",
+        result.scoring: f"{result.score:.3f} on {question.cv} held-out folds",
         "p": f"{result.p_value:.3g}",
         "by chance": f"{facts['null_mean']:.3f}, and below {facts['null_95']:.3f} in 95 % of {permutations:,} permutations",
         "permuted": result.exchanged,
@@ -144,51 +146,33 @@ def permutation_command(
             result.selection
         ],
     }
-    _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)
+    question.answer(result, facts, rows)
 
 
-@reads_samples
+@takes(question=_read_question)
 def compare_command(
-    data: Data,
-    target: Target = "y",
-    samples: Samples = "X",
-    groups: Groups = None,
-    confounds: Confounds = None,
-    task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: chosen by cross-validation.")
     ] = "auto",
-    cv: FoldCount = 5,
     repeats: Annotated[int, typer.Option(help="How often folds are drawn.", min=1)] = 4,
-    scoring: Scoring = None,
-    plot: Plot = None,
-    force: Force = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
     *,
-    reading: dict[str, Any],
+    question: _Question,
 ) -> None:
-    """Compare the trace norm with ridge and logistic regression on flat samples, on the same folds."""
-    inputs = Input(data, samples, target, reading, groups, confounds)
-    asked, classes, _ = _read(inputs, task, cv, plot, scoring, force=force)
+    """Compare a model with ridge and logistic regression on flat samples, on the same folds."""
+    arguments, classes, _ = question.read()
     from tracelearn.inference import compare
 
-    result = compare({"trace norm": make_model(read_alpha(alpha), classes=classes)}, **asked, repeats=repeats)
+    model = make_model(read_alpha(alpha), classes=classes)
+    result = compare({type(model).__name__: model}, **arguments, repeats=repeats)
     columns = ("means", "difference", "standard_error", "p_value", "low", "high")
     facts: dict[str, Any] = {"scoring": result.scoring, "names": list(result.names)}
     facts |= {name: np.asarray(getattr(result, name)).tolist() for name in columns}
     rows = dict(line.split(": ", 1) for line in str(result).splitlines())
-    _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)
+    question.answer(result, facts, rows)
 
 
-@reads_samples
+@takes(question=_read_question)
 def over_time_command(
-    data: Data,
-    target: Target = "y",
-    samples: Samples = "X",
-    groups: Groups = None,
-    confounds: Confounds = None,
-    task: TaskName = "auto",
     alpha: Annotated[
         str, typer.Option(help="Strength of the trace norm, or auto: found from the samples at each position.")
     ] = "auto",
@@ -201,23 +185,16 @@ def over_time_command(
     window: Annotated[int, typer.Option(help="Entries of a window.", min=1)] = 1,
     step: Annotated[int, typer.Option(help="Entries from one window to the next.", min=1)] = 1,
     generalize: Annotated[bool, typer.Option("--generalize", help="Test every model at every position.")] = False,
-    cv: FoldCount = 5,
-    scoring: Scoring = None,
-    plot: Plot = None,
-    force: Force = False,
-    as_json: AsJson = False,
-    quiet: Quiet = False,
     *,
-    reading: dict[str, Any],
+    question: _Question,
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
-    inputs = Input(data, samples, target, reading, groups, confounds)
-    asked, classes, modes = _read(inputs, task, cv, plot, scoring, force=force)
+    arguments, classes, modes = question.read()
     from tracelearn.inference import decode_over_time
 
     strength, along = read_alpha(alpha), mode_number(axis, modes, "--axis", first=1)  # axis 0 is samples
     model = make_model("auto" if strength is None else strength, classes=classes)
-    result = decode_over_time(model, **asked, axis=along, window=window, step=step, generalize=generalize)
+    result = decode_over_time(model, **arguments, axis=along, window=window, step=step, generalize=generalize)
     if modes is not None:
         result = replace(result, mode=modes[along - 1 if along > 0 else along].windows(result.positions, window))
     mode, mean, error = result.mode, result.mean, result.standard_error
@@ -227,6 +204,6 @@ def over_time_command(
     facts |= {"standard_error": error.tolist(), "names": names}
     if generalize:
         mean, error = np.diagonal(mean), np.diagonal(error)
-    rows = {name: f"{score:.3f} ± {own:.3f}" for name, score, own in zip(names, mean, error, strict=True)}
+    rows = {name: f"{score:.3f} ± {of_mean:.3f}" for name, score, of_mean in zip(names, mean, error, strict=True)}
     rows = {"position" if mode is None else mode.label: result.scoring, **rows}
-    _show(result, facts, rows, plot, as_json=as_json, quiet=quiet)
+    question.answer(result, facts, rows)

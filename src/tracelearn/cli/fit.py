@@ -14,25 +14,21 @@ import typer
 import tracelearn
 from tracelearn.cli.shared import (
     AsJson,
-    Confounds,
     Coordinates,
-    Data,
-    Groups,
     Html,
     Input,
     ModeNames,
     Quiet,
-    Samples,
-    Target,
     TaskName,
     check_out,
     components_in_words,
     make_model,
     mode_number,
     read_alpha,
+    read_input,
     read_modes,
-    reads_samples,
     show,
+    takes,
     views_in_rows,
     write_page,
 )
@@ -83,9 +79,12 @@ def _counted(classes: dict[str, int]) -> str:
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
     """Write the facts for people."""
+    from tracelearn.report.words import rounded
+
     score = facts["score"]
     kind = "classifier" if facts["task"] == "classification" else "regressor"
     is_chosen = bool(facts["views_taken"])
+    mean, error = rounded(score["mean"], score["standard_error"])
     return {
         "model": f"{kind}, because {facts['reason']}",
         "samples": f"{facts['n_samples']:,}",
@@ -97,12 +96,10 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         **views_in_rows(facts["views"]),
         "alpha": f"{facts['alpha']:.4g}" + (" (chosen)" if is_chosen else ""),
         "ridge": f"{facts['ridge']:.4g}",
-        "R²" if score["measure"] == "R2" else score["measure"]: (
-            f"{score['mean']:.3f} ± {score['standard_error']:.3f} on {score['folds']} held-out folds"
-        ),
+        "R²" if score["measure"] == "R2" else score["measure"]: f"{mean} ± {error} on {score['folds']} held-out folds",
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
         **{
-            f"flat {one['model']}": f"{one['mean']:.3f}; difference {one['difference']:+.3f} ± {one['standard_error']:.3f}"
+            f"flat {one['model']}": f"{one['mean']:.3f}; difference {one['difference']:+z.3f} ± {one['standard_error']:.3f}"
             for one in score["flat_models"]
         },
         "note": "± is a standard error, corrected for training samples that folds share; what is chosen is chosen anew without "
@@ -118,14 +115,10 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
 # --- command ----------------------------------------------------------------------------------------------------------
 
 
-@reads_samples
+@takes(inputs=read_input)
 def fit_command(
     context: typer.Context,
-    data: Data,
-    target: Target = "y",
-    samples: Samples = "X",
-    groups: Groups = None,
-    confounds: Confounds = None,
+    inputs: Input,
     task: TaskName = "auto",
     alpha: Annotated[
         str,
@@ -158,11 +151,7 @@ def fit_command(
     cv: Annotated[int, typer.Option(help="Number of folds.", min=2)] = 5,
     target_mode: Annotated[
         bool,
-        typer.Option(
-            "--target-mode",
-            "--class-mode",
-            help="With --alpha: make the classes, or targets, one more mode of the weights.",
-        ),
+        typer.Option("--target-mode", help="With --alpha: make the classes, or targets, one more mode of the weights."),
     ] = False,
     max_iter: Annotated[
         int | None, typer.Option(help="Iterations of a fit, at most.", min=1, show_default="as in Python")
@@ -176,14 +165,11 @@ def fit_command(
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
-    *,
-    reading: dict[str, Any],
 ) -> None:
     """Fit a model to a file of samples, with a cross-validated score.
 
     Labels get a classifier, numbers a regressor. Alpha, mode weights and how samples are seen are chosen by cross-validation.
     """
-    inputs = Input(data, samples, target, reading, groups, confounds)
     check_out(out, "model", force=force, inputs=inputs.files)
     check_out(html, "page", force=force, option="--html", inputs=(*inputs.files, out))
     strength = read_alpha(alpha)
@@ -194,19 +180,20 @@ def fit_command(
     )
     refuse(
         is_search and (ridge != 0.0 or target_mode),
-        "Expected a number for --alpha with --ridge or --class-mode, got auto: a search chooses by itself, so leave them out.",
+        "Expected a number for --alpha with --ridge or --target-mode, got auto: a search chooses by itself, so leave them out.",
     )
     refuse(not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
     source = inputs.open()
     grouping = inputs.read_groups(source)
     confounding = inputs.read_confounds()
-    shape = reading["tensor_shape"] or source.sample_shape or ()
+    tensor_shape = inputs.file_format["tensor_shape"]
+    shape = tensor_shape or source.sample_shape or ()
     modes = read_modes(mode_names, coordinates, shape, source.modes)
     from tracelearn.cli import learning, progress
     from tracelearn.report import Study
     from tracelearn.report.facts import gather
 
-    options: dict[str, Any] = {"penalty": penalty, "tensor_shape": reading["tensor_shape"]}
+    options: dict[str, Any] = {"penalty": penalty, "tensor_shape": tensor_shape}
     if max_iter is not None:
         options["max_iter"] = max_iter
     if is_search:
@@ -215,29 +202,23 @@ def fit_command(
     else:
         options |= {"ridge": ridge, "target_mode": target_mode}
         options["keep_moments"] = loss in ("auto", "squared_error")  # so that models merge and go on learning
-    with progress.Bar(quiet=quiet or as_json, steps=learning.STEPS) as bar:
-        dataset = learning.read(source, grouping, data, bar)
+    with progress.Bar(quiet=quiet or as_json) as bar:
+        dataset = learning.read_dataset(source, grouping, inputs.data, bar)
         refuse(
             confounding is not None and not isinstance(dataset.X, np.ndarray),
-            f"Expected samples that fit in memory with --confounds, got {data}: take some of them.",
+            f"Expected samples that fit in memory with --confounds, got {inputs.data}: take some of them.",
         )
         dataset = replace(dataset, confounds=confounding)
         chosen = learning.find_task(dataset.y, task)
-        learning.check_folds(dataset, cv, chosen)
+        learning.check_targets(dataset.y, cv, chosen)
         if loss != "auto":
             options["loss"] = loss
         model = make_model(strength, classes=chosen.is_classification, **options)
-        folds = learning.draw_folds(dataset, cv, chosen)
-        model, facts, evaluation = learning.learn(dataset, chosen, model, folds, bar)
+        model, facts, evaluation = learning.fit_and_score(dataset, chosen, model, cv, bar)
         if modes is not None:
             learning.name_modes(model, modes)
         tracelearn.save(model, out)
-        targets = (
-            [inputs.target_name]
-            if inputs.target_name and not chosen.is_classification and dataset.y.ndim == 1
-            else None
-        )
-        learned = gather(model, target_names=targets)
+        learned = gather(model, target_names=inputs.names_of(evaluation.result))
         if html is not None:
             n_groups = 0 if grouping is None else len(np.unique(grouping))
             study = Study(len(dataset.y), n_groups, tuple(inputs.confound_names))

@@ -17,15 +17,16 @@ from tracelearn.cli.shared import (
     Html,
     Input,
     ModeNames,
+    blame_file,
     check_out,
     components_in_words,
     echo,
     load_file,
     missing_targets,
+    read_format,
     read_names,
-    reads_samples,
     show,
-    using,
+    takes,
     views_in_rows,
     write_page,
 )
@@ -90,7 +91,7 @@ def _describe(thing: Any, names: list[str] | None, path: Path) -> dict[str, Any]
     return {"kind": type(thing).__name__, **facts, "format": header.format, "tracelearn": header.tracelearn}
 
 
-def _names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
+def _mode_names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
     """Read the names of the modes of a model; a page also tells of the model at the end of a pipeline."""
     if text is None:
         return None
@@ -103,7 +104,8 @@ def _names(text: str | None, thing: Any, *, for_page: bool) -> list[str] | None:
     return read_names(text, (len(last.lags_), last.n_features_in_) if is_recording else last.sample_shape_)
 
 
-def _words(values: dict[str, Any]) -> str:
+def _assignments(values: dict[str, Any]) -> str:
+    """Write values as "name=value"; the mode weights that are None are equal."""
     return ", ".join(f"{name}={value if value is not None else 'equal'}" for name, value in values.items())
 
 
@@ -119,22 +121,24 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
     classes, rows = facts.get("classes", []), {"what": facts["kind"]}
     more = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
     if "parameters" in facts:
-        rows["parameters"] = _words(facts["parameters"]) or "all as by default"
+        rows["parameters"] = _assignments(facts["parameters"]) or "all as by default"
     if "chosen" in facts:
         chosen = facts["chosen"]
         numbers = {name: f"{chosen[name]:.4g}" for name in ("alpha", "ridge")}
         views = {"views": " + ".join(chosen["views"])} if "views" in chosen else {}
-        rows["chosen"] = _words({**chosen, **numbers, **views})
+        rows["chosen"] = _assignments({**chosen, **numbers, **views})
         rows["held-out score"] = "{mean:.3f} ± {standard_error:.3f}".format(**facts["score"])
     rows["shape"] = " × ".join(map(str, facts.get("sample_shape", ())))
     rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
+    rows["confounds"] = f"{facts['n_confounds']} for each sample, regressed out" if facts.get("n_confounds") else ""
     rows["completed"] = facts.get("completed", "")
     if "mode_ranks" in facts:
         rows |= views_in_rows(facts["views"])
         rows["components"] = components_in_words(facts)
         row = "mode {}" if facts["weights_of"] == "samples" else "{}, values"
         names = [row.format(name.removeprefix("mode ")) for name in facts["mode_names"]]
-        rows |= {name: _bars(one) for name, one in zip(names, facts["singular_values"], strict=True)}
+        bars = {name: _bars(one) for name, one in zip(names, facts["singular_values"], strict=True) if len(one) > 1}
+        rows |= bars  # a single singular value is the length of the weights
     rows |= {name: line.format(**facts) for name, (key, line) in _LINES.items() if facts.get(key) is not None}
     if facts.get("moments") is False:
         rows["moments"] = "no: it cannot merge or go on learning"
@@ -147,13 +151,14 @@ def _evaluate(model: Any, inputs: Input, *, quiet: bool) -> Any:
 
     confounds, source = inputs.read_confounds(), inputs.open(model=model)
     with Bar(quiet=quiet) as bar:
-        predictions = predict_all(model, source, bar, confounds=confounds, groups=inputs.read_groups(source))
+        groups = inputs.read_groups(source)
+        predictions = predict_all(model, source, bar, with_bounds=True, confounds=confounds, groups=groups)
     if predictions.truth is None:
         raise missing_targets(inputs.data)
     return Evaluation(predictions.compared(model), f"{len(predictions.truth):,} samples in {Path(inputs.data).name}")
 
 
-@reads_samples
+@takes(file_format=read_format)
 def inspect_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="File of a model or of moments.", show_default=False)],
@@ -172,25 +177,27 @@ def inspect_command(
     mode_names: ModeNames = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file of the page if it is there.")] = False,
     *,
-    reading: dict[str, Any],
+    file_format: dict[str, Any],
 ) -> None:
     """Show a model: its parameters, its weights and its duality gap."""
-    inputs = Input(data, samples, target, reading, groups, confounds) if data else None
+    inputs = Input(data, samples, target, file_format, groups, confounds) if data else None
     check_out(html, "page", force=force, option="--html", inputs=(model, *(inputs.files if inputs else ())))
     refuse(
         inputs is not None and html is None,
         "Expected --html with --data, which is for a page, got none: name a file with --html.",
     )
     loaded = load_file(model) if html is None else load_to_predict(model)
-    with using(model):
-        names = _names(mode_names, loaded, for_page=html is not None)
+    with blame_file(model):
+        names = _mode_names(mode_names, loaded, for_page=html is not None)
         facts = _describe(loaded, names, model)
         if html is not None:
             from tracelearn.report import Study
             from tracelearn.report.facts import gather
 
             evaluation = None if inputs is None else _evaluate(loaded, inputs, quiet=as_json)
-            write_page(html, gather(loaded, mode_names=names), evaluation, Study(), model, context)
+            targets = None if inputs is None or evaluation is None else inputs.names_of(evaluation.result)
+            learned = gather(loaded, mode_names=names, target_names=targets)
+            write_page(html, learned, evaluation, Study(), model, context)
         rows = _rows(facts)
     if html is not None and not as_json:
         echo(f"page of {facts['kind']}: {html}")

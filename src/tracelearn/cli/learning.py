@@ -17,30 +17,25 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 
 from tracelearn.arrays.array_api import available_memory, within_limit
 from tracelearn.arrays.linalg import few_threads
-from tracelearn.cli.mistakes import telling
+from tracelearn.cli.mistakes import warnings_as_lines
 from tracelearn.cli.progress import Bar
-from tracelearn.cli.shared import aligns_by_group, as_text, check_label_memory, targets_of
+from tracelearn.cli.shared import aligns_by_group, as_text, targets_of
 from tracelearn.errors import refuse
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.inference.reading import without_confounds
-from tracelearn.report.scores import Evaluation, Folds, compare
+from tracelearn.report.scores import Evaluation, FoldScores, bounds_of, compare, join_bounds
 from tracelearn.samples import Source
 from tracelearn.samples.modes import Mode, resized_modes
 from tracelearn.search.advice import PoorModelWarning
 from tracelearn.search.folds import corrected_error, make_folds
 
-__all__ = ["STEPS", "Dataset", "Task", "check_folds", "check_labels", "draw_folds", "find_task", "learn", "read"]
-
-Splits = list[tuple[NDArray[Any], NDArray[Any]]]
+__all__ = ["Dataset", "Task", "check_labels", "check_targets", "find_task", "fit_and_score", "read_dataset"]
 
 _TASKS = ("auto", "classification", "regression")
 _MOST_COMPARED = 5_000_000  # numbers in samples that flat models are fitted to as well
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
 _FOR_BLAS = 96 << 20  # bytes of addresses for the buffers of OpenBLAS, of NumPy's and of SciPy's
-
-# What the bar shows, from one share of all work to another: a fit without each fold takes about as long as that to all samples.
-STEPS = {"reading": (0.0, 0.02), "fitting": (0.02, 0.18), "scoring": (0.18, 1.0)}
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -85,18 +80,6 @@ class Dataset:
             others["confounds"] = self.confounds[rows]
         return model.fit(self.X[rows], self.y[rows], **others)
 
-    def with_fewer_folds(self, model: Any, rows: NDArray[Any], task: Task) -> Any:
-        """Copy a model for some samples, of which a search makes as many folds as their groups and classes allow."""
-        model = clone(model)
-        if not hasattr(model, "cv"):
-            return model
-        counts = [model.cv, len(rows)]
-        if self.groups is not None:
-            counts.append(len(np.unique(self.groups[rows])))
-        if task.is_classification:
-            counts.append(int(np.unique(self.y[rows], return_counts=True)[1].min()))
-        return model.set_params(cv=max(min(counts), 2))
-
     def predict(self, model: Any, rows: NDArray[Any]) -> NDArray[Any]:
         """Predict some samples, in their order in the file."""
         others = {} if self.confounds is None else {"confounds": self.confounds[rows]}
@@ -109,16 +92,22 @@ class Dataset:
             return np.concatenate([model.predict(X) for X, _ in samples])
         return np.asarray(model.predict(self.X[rows], **others))
 
+    def bounds(self, model: Any, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Find between which numbers nine of ten targets of some samples are to be, where a model says it."""
+        if isinstance(self.X, Source):
+            return None
+        aligned = {"groups": self.groups[rows]} if aligns_by_group(model) and self.groups is not None else {}
+        return bounds_of(model, self.X[rows], **aligned)
+
     def cleaned(self, train: NDArray[Any]) -> Dataset:
         """Regress confounds out of all samples, as learned from some: for models that know none."""
         weight = np.bincount(train, minlength=len(self.y)).astype(float)
         return replace(self, X=without_confounds(self.X, self.confounds, weight), confounds=None)
 
 
-def read(source: Source, groups: NDArray[Any] | None, data: str, bar: Bar) -> Dataset:
+def read_dataset(source: Source, groups: NDArray[Any] | None, data: str, bar: Bar) -> Dataset:
     """Read what fits in memory, and leave the rest where it is."""
     y = targets_of(source, data)
-    check_label_memory(y, len(y))
     assert source.sample_shape is not None
     assert source.dtype is not None
     size = len(y) * math.prod(source.sample_shape) * source.dtype.itemsize
@@ -168,30 +157,19 @@ def find_task(y: NDArray[Any], task: str) -> Task:
     return Task("regression", f"the target is {count:,} different decimal numbers")
 
 
-# --- folds ------------------------------------------------------------------------------------------------------------
+# --- fit and score ----------------------------------------------------------------------------------------------------
 
 
-def draw_folds(data: Dataset, cv: int, task: Task) -> Splits:
-    """Draw the folds of the CV estimators: shuffled, since rows of a file are often sorted; groups stay together."""
-    return list(make_folds(cv, data.y, data.groups, classifier=task.is_classification).splits)
-
-
-def check_folds(data: Dataset, cv: int, task: Task) -> None:
-    """Refuse what cannot be cross-validated, before anything is learned."""
-    y, smaller = data.y, "choose a smaller --cv"
-    n_groups = cv if data.groups is None else len(np.unique(data.groups))
-    refuse(n_groups < cv, f"Expected at least {cv} groups for {cv} folds, got {n_groups}: {smaller}.")
+def check_targets(y: NDArray[Any], cv: int, task: Task) -> None:
+    """Refuse targets that cannot be learned or scored, before anything is learned."""
     if not task.is_classification:
-        refuse(len(y) < 2 * cv, f"Expected at least {2 * cv} samples for {cv} folds, got {len(y)}: {smaller}.")
+        refuse(
+            len(y) < 2 * cv, f"Expected at least {2 * cv} samples for {cv} folds, got {len(y)}: choose a smaller --cv."
+        )
         return
     check_labels(y)
-    labels, counts = np.unique(y, return_counts=True)
+    labels = np.unique(y)
     refuse(len(labels) < 2, f"Expected at least two classes, got one, {labels[0]!s}: add samples of another class.")
-    refuse(
-        counts.min() < cv,
-        f"Expected at least {cv} samples of each class for {cv} folds, got {counts.min()} of {labels[np.argmin(counts)]!s}: "
-        f"{smaller}, or leave that class out.",
-    )
 
 
 def check_labels(y: NDArray[Any]) -> None:
@@ -202,27 +180,29 @@ def check_labels(y: NDArray[Any]) -> None:
     )
 
 
-# --- fit and score ----------------------------------------------------------------------------------------------------
-
-
-def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: Bar) -> tuple[Evaluation, Comparison]:
+def _cross_validate(model: Any, data: Dataset, cv: int, task: Task, bar: Bar) -> tuple[Evaluation, Comparison]:
     """Choose and fit anew without each fold, and score on it; return that, and how flat models do on these folds."""
+    folds = make_folds(cv, data.y, data.groups, classifier=task.is_classification)  # shuffled: rows are often sorted
     measure = accuracy if task.is_classification else r_squared
     baseline = DummyClassifier() if task.is_classification else DummyRegressor()
     if hasattr(model, "keep_moments"):
         model = clone(model).set_params(keep_moments=False)  # of few samples there are better forms than moments
     is_small = not isinstance(data.X, Source) and data.X.size <= _MOST_COMPARED
     rivals = flat_rivals(task.is_classification) if is_small else {}
-    scores, truths, predictions = [], [], []
-    for number, (train, test) in enumerate(splits):
-        bar.show("scoring", number, len(splits))
+    scores, truths, predictions, bounds = [], [], [], []
+    for number, (train, test) in enumerate(folds.splits):
+        bar.show("scoring", number, len(folds))
         train, test = np.sort(train), np.sort(test)  # noqa: PLW2901
         truth = data.y[test] if task.is_classification else np.asarray(data.y[test], dtype=float)
-        with telling(f"the fit without fold {number + 1} of {len(splits)}"):
+        with warnings_as_lines(f"the fit without fold {number + 1} of {len(folds)}"):
             warnings.simplefilter("ignore", PoorModelWarning)  # the score is about to say it
-            fitted = data.fit(data.with_fewer_folds(model, train, task), train)
+            warnings.filterwarnings(
+                "ignore", r"Expected at least \d+ samples", UserWarning
+            )  # of a class, as of all samples
+            fitted = data.fit(clone(model), train)
         truths.append(truth)
         predictions.append(data.predict(fitted, test))
+        bounds.append(data.bounds(fitted, test))
         guess = baseline.fit(train, data.y[train]).predict(test)
         scores_of_fold = [measure(truth, guess), measure(truth, predictions[-1])]
         with warnings.catch_warnings():
@@ -232,14 +212,12 @@ def _cross_validate(model: Any, data: Dataset, splits: Splits, task: Task, bar: 
                 scores_of_fold.append(measure(truth, clean.predict(clean.fit(clone(rival), train), test)))
         scores.append(scores_of_fold)
     guess_score, mean, *_ = np.mean(scores, axis=0)
-    ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
-    paired = Comparison.of(("model", *rivals), np.array(scores).T[1:], ratio, "score")
-    error = corrected_error(paired.scores[0], ratio)
-    folds = Folds(float(mean), float(error), len(scores), float(guess_score))
-    result = compare(
-        np.concatenate(truths), np.concatenate(predictions), np.unique(data.y) if task.is_classification else None
-    )
-    return Evaluation(result, f"{len(data.y):,} held-out samples", folds), paired
+    paired = Comparison.of(("model", *rivals), np.array(scores).T[1:], folds.ratio, "score")
+    error = corrected_error(paired.scores[0], folds.ratio)
+    classes = np.unique(data.y) if task.is_classification else None
+    result = compare(np.concatenate(truths), np.concatenate(predictions), classes, join_bounds(bounds))
+    score = FoldScores(float(mean), float(error), len(scores), float(guess_score))
+    return Evaluation(result, f"{result.total:,} held-out samples", score), paired
 
 
 def _describe(model: Any, data: Dataset, task: Task) -> dict[str, Any]:
@@ -279,7 +257,7 @@ def _make_room() -> None:
     dgemm(1.0, some @ some, some)
 
 
-def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tuple[Any, dict[str, Any], Evaluation]:
+def fit_and_score(data: Dataset, task: Task, model: Any, cv: int, bar: Bar) -> tuple[Any, dict[str, Any], Evaluation]:
     """Fit and score a model; return it, the facts, and how it did on held-out samples."""
     began = time.perf_counter()
     _make_room()
@@ -287,9 +265,9 @@ def learn(data: Dataset, task: Task, model: Any, splits: Splits, bar: Bar) -> tu
         model = clone(model).set_params(align=None)  # all samples of a group are aligned together, in memory
     with few_threads(data.X):
         bar.show("fitting")
-        with telling("the fit to all samples"):
+        with warnings_as_lines("the fit to all samples"):
             fitted = data.fit(model)
-        evaluation, paired = _cross_validate(model, data, splits, task, bar)
+        evaluation, paired = _cross_validate(model, data, cv, task, bar)
     folds = evaluation.folds
     assert folds is not None
     rivals = zip(paired.names[1:], paired.means[1:], paired.difference[1:], paired.standard_error[1:], strict=True)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 import tracelearn
-from tracelearn.cli.mistakes import telling
-from tracelearn.cli.shared import Quiet, check_out, echo, load_file, using
+from tracelearn.cli.mistakes import warnings_as_lines
+from tracelearn.cli.shared import Quiet, blame_file, check_out, echo, load_file
 from tracelearn.errors import refuse
 
 __all__ = ["merge_command"]
@@ -56,7 +56,7 @@ def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path]) -> None:
 def _with_file(merged: Any, path: Path, first: Path, *, remove: bool) -> Any:
     """Add what is in a file to what was merged before, or remove it."""
     part = _read(path)
-    with using(path), telling(f"the merge with {path}"):
+    with blame_file(path), warnings_as_lines(f"the merge with {path}"):
         _check_alike(merged, part, (first, path))
         return _merge(merged, part, remove=remove)
 

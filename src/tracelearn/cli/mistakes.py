@@ -14,7 +14,7 @@ __all__ = [
     "as_option",
     "one_line",
     "printable",
-    "telling",
+    "warnings_as_lines",
 ]
 
 INTERRUPTED = 130  # what shells report of a program that Ctrl-C ended
@@ -59,8 +59,8 @@ def one_line(message: object) -> None:
 
 
 @contextmanager
-def telling(which: str) -> Iterator[None]:
-    """Write warnings as lines, after a word on what they are about, such as the fit."""
+def warnings_as_lines(about: str) -> Iterator[None]:
+    """Write warnings as lines, each after a few words on what it is about, such as "the fit to all samples"."""
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *args, **options: one_line(as_option(f"{which}: {message}"))
+        warnings.showwarning = lambda message, *args, **options: one_line(as_option(f"{about}: {message}"))
         yield

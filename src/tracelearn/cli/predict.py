@@ -22,13 +22,13 @@ from tracelearn.cli.shared import (
     Samples,
     aligns_by_group,
     as_text,
+    blame_file,
     check_file,
-    check_label_memory,
     check_out,
     echo,
     load_file,
-    reads_samples,
-    using,
+    read_format,
+    takes,
 )
 from tracelearn.errors import refuse
 from tracelearn.samples.modes import check_file_modes
@@ -48,6 +48,7 @@ class Predictions:
     truth: NDArray[Any] | None
     classes: list[str]
     is_probability: bool
+    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # between which nine of ten true numbers are to be
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Name every column of the table."""
@@ -72,7 +73,7 @@ class Predictions:
             is_number and not np.all(np.isfinite(truth)),
             "Expected finite numbers in the target, got NaN or infinity: leave out such samples.",
         )
-        return compare(truth, self.prediction)
+        return compare(truth, self.prediction, bounds=self.bounds)
 
 
 def _named(name: str, values: NDArray[Any], labels: list[str]) -> dict[str, NDArray[Any]]:
@@ -88,6 +89,7 @@ def predict_all(
     bar: Any,
     *,
     proba: bool = False,
+    with_bounds: bool = False,
     confounds: NDArray[Any] | None = None,
     groups: NDArray[Any] | None = None,
 ) -> Predictions:
@@ -106,8 +108,9 @@ def predict_all(
         expected != got,
         f"Expected {expected or 'no'} names of confounds, as in fit, got {got or 'none'}: correct --confounds.",
     )
+    from tracelearn.report.scores import bounds_of, join_bounds  # after what may be refused: it takes a second
+
     check_file_modes(source.modes, getattr(model, "modes_", None))
-    check_label_memory(np.asarray(getattr(model, "classes_", ())), source.n_samples)
     blocks = source.batches()
     if aligns_by_group(model):
         refuse(
@@ -115,7 +118,7 @@ def predict_all(
         )
         samples, targets, _ = zip(*blocks, strict=True)
         blocks = [(np.concatenate(samples), None if targets[0] is None else np.concatenate(targets), None)]
-    predictions, scores, truths, count = [], [], [], 0
+    predictions, scores, truths, bounds, count = [], [], [], [], 0
     for X, y, _ in bar.follow("predicting", blocks, source.n_samples):
         others: dict[str, Any] = {} if confounds is None else {"confounds": confounds[count : count + len(X)]}
         if aligns_by_group(model):
@@ -124,6 +127,8 @@ def predict_all(
         predictions.append(np.asarray(model.predict(X, **others)))
         if hasattr(model, method):
             scores.append(np.asarray(getattr(model, method)(X, **others)))
+        if with_bounds:
+            bounds.append(bounds_of(model, X, **others))
         if y is not None:
             truths.append(np.asarray(y))
     return Predictions(
@@ -132,6 +137,7 @@ def predict_all(
         as_text(np.concatenate(truths)) if truths else None,
         [str(label) for label in getattr(model, "classes_", [])],
         proba,
+        join_bounds(bounds) if bounds else None,
     )
 
 
@@ -182,7 +188,7 @@ def load_to_predict(model: Path) -> Any:
     return loaded
 
 
-@reads_samples
+@takes(file_format=read_format)
 def predict_command(
     model: Annotated[Path, typer.Argument(help="File of a model.", show_default=False)],
     data: Data,
@@ -201,14 +207,14 @@ def predict_command(
         bool, typer.Option("--quiet", help="Print nothing but the predictions, errors and warnings.")
     ] = False,
     *,
-    reading: dict[str, Any],
+    file_format: dict[str, Any],
 ) -> None:
     """Predict the samples in a file with a model."""
     refuse(
         out is not None and out.suffix.lower() not in _SUFFIXES,
         f"Expected a file that ends in {', '.join(_SUFFIXES)}, got {out}: name it so.",
     )
-    inputs = Input(data, samples, target, reading, groups, confounds)
+    inputs = Input(data, samples, target, file_format, groups, confounds)
     check_out(out, "predictions", force=force, inputs=(model, *inputs.files))
     check_file(model)
     loaded = load_to_predict(model)
@@ -217,7 +223,7 @@ def predict_command(
     confounding = inputs.read_confounds()
     from tracelearn.io.writing import write_atomically
 
-    with Bar(quiet=quiet) as bar, using(model):
+    with Bar(quiet=quiet) as bar, blame_file(model):
         predictions = predict_all(loaded, source, bar, proba=proba, confounds=confounding, groups=grouping)
     result = f"{len(predictions.prediction):,} samples predicted"
     if predictions.truth is not None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 from rich.text import Text
 
 __all__ = ["Bar", "draw_curve", "sparkline", "stream_view", "summary"]
@@ -24,60 +22,33 @@ _LINE_SECONDS = 1.0  # a log file needs no more
 _MOST_POINTS = 2000
 
 
-class _TimeLeft(ProgressColumn):
-    """The time left until work ``ends``, counted down while nothing is heard of it."""
-
-    def render(self, task: Task) -> Text:
-        ends = task.fields.get("ends")
-        left = "-:--:--" if ends is None else timedelta(seconds=max(0, round(ends - task.get_time())))
-        return Text(f"{left} left")
-
-
 class Bar(Progress):
-    """A bar with the time left, on a terminal; elsewhere, and where the console is quiet, nothing.
+    """A bar for the step that runs, with the time left, on a terminal; elsewhere, and where the console is quiet, nothing."""
 
-    Work of several ``steps``, each from one share of all work to another, has one bar, which never runs backwards; without them
-    each has a bar of its own.
-    """
-
-    def __init__(
-        self,
-        console: Console | None = None,
-        *,
-        quiet: bool = False,
-        steps: Mapping[str, tuple[float, float]] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         console = Console(quiet=quiet) if console is None else console
-        self.is_shown, self._steps = console.is_terminal and not console.quiet, steps
-        columns = ("{task.description}", BarColumn(), TaskProgressColumn(), _TimeLeft())
-        super().__init__(*columns, console=console, transient=True, disable=not self.is_shown)
-        self._task = self.add_task("", visible=False)
+        is_shown = console.is_terminal and not console.quiet
+        columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        super().__init__(*columns, console=console, transient=True, disable=not is_shown)
 
-    def show(self, what: str, done: float = 0.0, total: float | None = None) -> None:
-        """Show how far something is."""
-        if self._steps:
-            begin, end = self._steps[what]
-            share = begin + (end - begin) * done / total if total else begin
-            done, total = max(share, self.tasks[0].completed), 1.0
-            what = what.ljust(max(map(len, self._steps)))
-        elif what != self.tasks[0].description:
-            self.remove_task(self._task)  # the time left is counted from its start on
-            self._task = self.add_task(what)
-        # If all goes on as it did from the start on: steps are not equally fast, and the last ones alone say little.
-        task, ends = self.tasks[0], None
-        if done and total:
-            ends = task.get_time() + (task.elapsed or 0.0) * (total - done) / done
-        is_new = what != task.description  # drawn at once: a short step would be over before the next refresh
-        self.update(self._task, description=what, completed=done, total=total, visible=True, ends=ends, refresh=is_new)
+    def show(self, step: str, done: float = 0.0, total: float | None = None) -> None:
+        """Show how far a step is; of one without a total, that it runs."""
+        if not self.tasks or self.tasks[0].description != step:
+            for task in self.task_ids:
+                self.remove_task(task)
+            self.add_task(step, total=total)
+        self.update(
+            self.task_ids[0], completed=done, total=total, refresh=not done
+        )  # a short step is over before the next
 
-    def follow(self, what: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
+    def follow(self, step: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
         """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""
         done = 0
-        self.show(what, 0, total)
+        self.show(step, 0, total)
         for batch in batches:
             yield batch
             done += len(batch[0])
-            self.show(what, done, total)
+            self.show(step, done, total)
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:
@@ -101,8 +72,8 @@ def sparkline(values: Sequence[float], width: int = 40) -> str:
 
 def summary(report: Any, measure: str) -> str:
     """Say in one line how many samples were learned, how fast and how well."""
-    own = report.n_samples - (report.resumed_from or 0)
-    words = [f"{report.n_samples:,} samples", f"{own / max(report.seconds, 1e-9):,.0f} a second"]
+    learned_now = report.n_samples - (report.resumed_from or 0)
+    words = [f"{report.n_samples:,} samples", f"{learned_now / max(report.seconds, 1e-9):,.0f} a second"]
     if report.curve:
         last = report.curve[-1]
         words.append(f"{measure} {last.error:.4g} lately, {last.cumulative_error:.4g} in all")
@@ -126,7 +97,7 @@ def stream_view(console: Any, title: str, measure: str, total: int | None = None
     if console.quiet or not console.is_terminal:
         yield print_line
         return
-    bar = Progress(BarColumn(), TimeRemainingColumn(), "left")
+    bar = Progress(BarColumn(), TimeRemainingColumn())
     task = bar.add_task("", total=total, visible=total is not None)
 
     def panel(report: Any) -> Panel:

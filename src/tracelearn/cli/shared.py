@@ -22,7 +22,6 @@ import typer
 from numpy.typing import NDArray
 
 import tracelearn
-from tracelearn.arrays.array_api import available_memory
 from tracelearn.cli.mistakes import as_option, printable
 from tracelearn.errors import InputError, refuse
 from tracelearn.io.model_header import read_header
@@ -43,9 +42,9 @@ __all__ = [
     "TaskName",
     "aligns_by_group",
     "as_text",
+    "blame_file",
     "check_apart",
     "check_file",
-    "check_label_memory",
     "check_out",
     "components_in_words",
     "echo",
@@ -53,17 +52,19 @@ __all__ = [
     "make_model",
     "missing_targets",
     "read_alpha",
+    "read_format",
+    "read_input",
     "read_modes",
     "read_names",
-    "reads_samples",
     "show",
+    "takes",
     "targets_of",
-    "using",
     "views_in_rows",
     "write_page",
 ]
 
 _MOST_NAMED = 3  # views that add nothing
+_FORMAT = "Format of the file"  # where help shows the options of reading
 
 # --- options ----------------------------------------------------------------------------------------------------------
 
@@ -102,8 +103,8 @@ def load_file(path: Path) -> Any:
 
 
 @contextmanager
-def using(path: Path) -> Iterator[None]:
-    """Say in one sentence of a model from a file that something fails on its parts: one that was forged may hold anything."""
+def blame_file(path: Path) -> Iterator[None]:
+    """Turn what fails on a model into one sentence that names the file: a forged one may hold anything."""
     try:
         yield
     except (ImportError, MemoryError, OSError):
@@ -400,24 +401,90 @@ Confounds = Annotated[
 ]
 
 
-def _reading(
+def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command options in groups: each group is a function of options, and its result one argument of the command.
+
+    Typer makes options of a signature, so that the options of a group stand in the place of its argument.
+
+    Examples
+    --------
+    >>> import inspect
+    >>> from tracelearn.cli.shared import takes
+    >>> def read_size(width: int = 1, height: int = 1) -> int:
+    ...     return width * height
+    >>> @takes(size=read_size)
+    ... def area(name: str, size: int) -> str:
+    ...     return f"{name}: {size}"
+    >>> str(inspect.signature(area)), area(name="page", width=2, height=3)
+    ('(*, name: str, width: int = 1, height: int = 1) -> str', 'page: 6')
+    """
+    return lambda command: _WithGroups(command, groups)
+
+
+class _WithGroups:
+    """A command whose signature has the options of groups in the place of the arguments that they make."""
+
+    def __init__(self, command: Callable[..., Any], groups: Mapping[str, Callable[..., Any]]) -> None:
+        update_wrapper(self, command)
+        self._command, self._groups = command, groups
+        self._options = {name: inspect.signature(group, eval_str=True).parameters for name, group in groups.items()}
+        signature = inspect.signature(command, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            parameters += self._options.get(parameter.name, {parameter.name: parameter}).values()
+        keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+        self.__signature__ = signature.replace(parameters=keyword_only)
+
+    def __call__(self, **options: Any) -> Any:
+        results = {}
+        for name, group in self._groups.items():
+            results[name] = group(**{option: options.pop(option) for option in self._options[name]})
+        return self._command(**options, **results)
+
+
+def read_format(
     tensor_shape: Annotated[
-        str | None, typer.Option(help="Shape of a sample where samples are flat, such as 8,100,20.")
+        str | None,
+        typer.Option(
+            help="Shape of a sample where samples are flat, such as 8,100,20.",
+            rich_help_panel=_FORMAT,
+        ),
     ] = None,
     sample_axis: Annotated[
-        int | None, typer.Option(help="Axis that counts samples, such as -1 for channels × time × trials.")
+        int | None,
+        typer.Option(
+            help="Axis that counts samples, such as -1 for channels × time × trials.", rich_help_panel=_FORMAT
+        ),
     ] = None,
     ignore: Annotated[
         str | None,
-        typer.Option(help="Columns of a table to leave out, such as id,age; all others are inputs of the model."),
+        typer.Option(
+            help="Columns of a table to leave out, such as id,age; all others are inputs of the model.",
+            rich_help_panel=_FORMAT,
+        ),
     ] = None,
     sample: Annotated[
-        str | None, typer.Option(help="For a table with one reading in each row: the column that names the sample.")
+        str | None,
+        typer.Option(
+            help="For a table with one reading in each row: the column that names the sample.", rich_help_panel=_FORMAT
+        ),
     ] = None,
-    time: Annotated[str | None, typer.Option(help="With --sample: the column that counts time.")] = None,
-    mask: Annotated[str | None, typer.Option(help="NIfTI image of the voxels to use.")] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            help="With --sample: the column that counts time.",
+            rich_help_panel=_FORMAT,
+        ),
+    ] = None,
+    mask: Annotated[
+        str | None,
+        typer.Option(
+            help="NIfTI image of the voxels to use.",
+            rich_help_panel=_FORMAT,
+        ),
+    ] = None,
 ) -> dict[str, Any]:
-    """Gather what is said about the file of the samples."""
+    """Gather what is said of the format of a file of samples, as parameters of ``open_source``."""
     ignored = () if ignore is None else tuple(name.strip() for name in ignore.split(","))
     shape = _read_shape(tensor_shape)
     return {
@@ -430,27 +497,6 @@ def _reading(
     }
 
 
-def reads_samples(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of reading, which it gets as one argument, ``reading``."""
-    return _ReadsSamples(command)
-
-
-class _ReadsSamples:
-    """A command whose signature, from which typer makes options, has those of reading in the place of ``reading``."""
-
-    def __init__(self, command: Callable[..., None]) -> None:
-        update_wrapper(self, command)
-        signature = inspect.signature(command, eval_str=True)
-        self._command = command
-        self._reading = inspect.signature(_reading, eval_str=True).parameters
-        parameters = [parameter for parameter in signature.parameters.values() if parameter.name != "reading"]
-        self.__signature__ = signature.replace(parameters=[*parameters, *self._reading.values()])
-
-    def __call__(self, **options: Any) -> None:
-        reading = _reading(**{name: options.pop(name) for name in self._reading})
-        self._command(**options, reading=reading)
-
-
 def _read_shape(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
@@ -461,19 +507,19 @@ def _read_shape(text: str | None) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True)
 class Input:
-    """A file of samples, and what a command says of it; ``reading`` are parameters of ``open_source``."""
+    """A file of samples, and what a command says of it; ``file_format`` are parameters of ``open_source``."""
 
     data: str
     samples: str
     target: str | None
-    reading: dict[str, Any]
+    file_format: dict[str, Any]
     groups: str | None = None
     confounds: str | None = None
 
     @property
     def files(self) -> tuple[str | None, ...]:
         """All that may be, or name, a file."""
-        return self.data, self.target, self.groups, self.confounds, self.reading["mask"]
+        return self.data, self.target, self.groups, self.confounds, self.file_format["mask"]
 
     @property
     def confound_names(self) -> list[str]:
@@ -487,11 +533,11 @@ class Input:
         """
         named = [self.target, self.groups, *self.confound_names] if self.groups or self.confounds else []
         columns = [one for one in named if one and not Path(one.rpartition(":")[0] or one).exists()]
-        reading = {**self.reading, "ignore": (*self.reading["ignore"], *columns)}
+        file_format = {**self.file_format, "ignore": (*self.file_format["ignore"], *columns)}
         try:
-            return tracelearn.open_source(self.data, self.samples, name or self.target, model=model, **reading)
+            return tracelearn.open_source(self.data, self.samples, name or self.target, model=model, **file_format)
         except (ValueError, OSError, ImportError) as error:
-            raise InputError(_about(role, as_option(str(error)))) from error
+            raise InputError(_for_role(role, as_option(str(error)))) from error
 
     def read_groups(self, source: Any) -> Any:
         """Read the groups, a column of the file of the samples or another file, or None where none are named."""
@@ -504,11 +550,11 @@ class Input:
                 raise InputError(f"{error} Groups are named with --groups.") from error
         return targets_of(self.open(self.groups, "groups"), self.data, "groups")
 
-    @property
-    def target_name(self) -> str | None:
-        """The name of the target, where it is named in the file of the samples or after that of another file."""
+    def names_of(self, result: Any) -> list[str] | None:
+        """Name the number that was predicted, where the command names one in a file; ``result`` is a ``Residuals``, or none."""
         name = (self.target or "").rpartition(":")[2]
-        return name if name and name != "y" and not Path(name).exists() else None
+        is_single = getattr(result, "residuals", np.empty((0, 0))).shape[1] == 1
+        return [name] if is_single and name not in ("", "y") and not Path(name).exists() else None
 
     def read_confounds(self) -> Any:
         """Read the confounds, (n, q), or None where none are named."""
@@ -516,8 +562,22 @@ class Input:
         return np.column_stack([targets_of(one, self.data, "confounds") for one in sources]) if sources else None
 
 
-def _about(role: str, sentence: str) -> str:
-    """Say of groups, or confounds, what is said of targets, which they are for a source."""
+@takes(file_format=read_format)
+def read_input(
+    data: Data,
+    target: Target = "y",
+    samples: Samples = "X",
+    groups: Groups = None,
+    confounds: Confounds = None,
+    *,
+    file_format: dict[str, Any],
+) -> Input:
+    """Gather what is said of a file of samples and targets."""
+    return Input(data, samples, target, file_format, groups, confounds)
+
+
+def _for_role(role: str, sentence: str) -> str:
+    """Reword an error about targets for groups or confounds, which a source reads in the place of targets."""
     words = {"Expected target ": f"Expected {role} ", "--target": f"--{role}", "one target ": f"one {role[:-1]} "}
     for before, after in ({} if role == "target" else words | {"targets": role}).items():
         sentence = sentence.replace(before, after)
@@ -529,7 +589,7 @@ def targets_of(source: Any, data: str, role: str = "target") -> NDArray[Any]:
     try:
         parts = [y for y, _ in source.targets()]
     except ValueError as error:
-        raise InputError(_about(role, str(error))) from error
+        raise InputError(_for_role(role, str(error))) from error
     if parts[0] is None:
         raise missing_targets(data)
     return np.concatenate(parts)
@@ -545,14 +605,3 @@ def missing_targets(data: str) -> InputError:
 def as_text(labels: NDArray[Any]) -> NDArray[Any]:
     """Decode labels that are bytes; all else stays what it is."""
     return np.char.decode(labels, "utf-8", "backslashreplace") if labels.dtype.kind == "S" else labels
-
-
-def check_label_memory(labels: NDArray[Any], count: int) -> None:
-    """Refuse so many predictions of labels that fill the memory: an array of text has every entry as long as the longest."""
-    if labels.dtype.kind in "OUST":
-        longest = max((len(label) for label in np.unique(labels).tolist() if isinstance(label, str | bytes)), default=0)
-        refuse(
-            16 * longest * count > available_memory(),  # truth and predictions, and a copy of each
-            f"Expected labels that fit in memory, got {count:,} samples and a label of {longest:,} characters: shorten it, or "
-            "number the classes.",
-        )

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import tracelearn
 from tracelearn.cli import progress
-from tracelearn.cli.mistakes import INTERRUPTED, telling
+from tracelearn.cli.mistakes import INTERRUPTED, warnings_as_lines
 from tracelearn.cli.shared import (
     Data,
     Input,
@@ -24,7 +24,8 @@ from tracelearn.cli.shared import (
     check_out,
     echo,
     missing_targets,
-    reads_samples,
+    read_format,
+    takes,
 )
 from tracelearn.errors import refuse
 from tracelearn.optional import check_installed
@@ -60,7 +61,7 @@ def _task_of(source: Any, task: str, data: str) -> str:
     return chosen.name
 
 
-@reads_samples
+@takes(file_format=read_format)
 def stream_command(
     data: Data,
     checkpoint: Annotated[Path, typer.Option(help="Folder for checkpoints.", show_default=False)],
@@ -86,7 +87,7 @@ def stream_command(
     ] = False,
     quiet: Quiet = False,
     *,
-    reading: dict[str, Any],
+    file_format: dict[str, Any],
 ) -> None:
     """Learn from a stream of samples, and measure the error on the way.
 
@@ -95,7 +96,7 @@ def stream_command(
     if figure is not None:
         check_installed("matplotlib", "plot")
     check_installed("filelock", "stream")
-    inputs = Input(data, samples, target, reading)
+    inputs = Input(data, samples, target, file_format)
     check_apart(checkpoint, "checkpoints", "--checkpoint", inputs.files)
     check_out(out, "model", force=force, inputs=inputs.files)
     check_out(figure, "figure", force=force, option="--figure", inputs=(*inputs.files, out))
@@ -112,7 +113,7 @@ def stream_command(
     if resume and not quiet and not checkpoints_in(checkpoint):
         echo(f"no checkpoint in {checkpoint}: starting from the first sample")
     total = min((count for count in (source.n_samples, max_samples) if count is not None), default=None)
-    with telling("the stream"), progress.stream_view(console, chosen, _MEASURES[chosen], total) as view:
+    with warnings_as_lines("the stream"), progress.stream_view(console, chosen, _MEASURES[chosen], total) as view:
         report = tracelearn.stream(
             _batches_of(source, batch),
             model,

@@ -208,11 +208,14 @@ class Bootstrap:
             f"{len(self.scores)} bootstraps; ranks found most often {ranks}"
         )
 
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the scores, the ranks and the angles of the modes."""
+    def plot(self, ax: Any = None, coordinates: Any = None) -> Any:
+        """Draw the scores, the ranks and the angles of the modes; of samples of one mode the scores and the pattern.
+
+        It has the band that holds for all entries at once; ``coordinates`` are those of the entries, such as wavelengths.
+        """
         from tracelearn.plotting.inference import draw_bootstrap  # noqa: PLC0415 - matplotlib is optional
 
-        return draw_bootstrap(self, ax)
+        return draw_bootstrap(self, ax, coordinates)
 
 
 @small_on_one_thread

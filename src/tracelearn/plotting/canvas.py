@@ -17,8 +17,8 @@ __all__ = [
     "COLOURS",
     "DASHES",
     "INK",
-    "LIMIT",
     "MARKERS",
+    "REFERENCE_LINE",
     "hide_top_and_right",
     "legend_above",
     "looks_of",
@@ -36,8 +36,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 INK = "#4D4D4D"
-# A line at what was chosen, found or asked for.
-LIMIT: dict[str, Any] = {"color": COLOURS[1], "linestyle": (0, (4, 2)), "linewidth": 1.4}
+# How a line looks that marks what was chosen, found or asked for.
+REFERENCE_LINE: dict[str, Any] = {"color": COLOURS[1], "linestyle": (0, (4, 2)), "linewidth": 1.4}
 
 
 def open_axes(
@@ -124,7 +124,7 @@ def legend_above(axes: Any, columns: int = 4, **spacing: float) -> None:
 
 
 def picture(axes: Any, kind: str, **options: Any) -> bytes:
-    """Make of a figure, known by its axes, what a file of a kind such as png holds; ``options`` are those of ``savefig``."""
+    """Render the figure that axes belong to as the bytes of a file, such as a png; ``options`` are those of ``savefig``."""
     figure = np.ravel(np.array(axes, dtype=object))[0].figure
     content = io.BytesIO()
     figure.savefig(content, format=kind, **options)

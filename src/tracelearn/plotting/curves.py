@@ -15,8 +15,8 @@ from tracelearn.optional import require
 from tracelearn.plotting.canvas import (
     COLOURS,
     INK,
-    LIMIT,
     MARKERS,
+    REFERENCE_LINE,
     legend_above,
     looks_of,
     open_single,
@@ -83,21 +83,14 @@ class PathDisplay:
             None makes a figure.
         """
         curve = cv_curve(estimator)
-        strengths = curve.alphas
-        chosen = curve.alpha
-        name = "alpha"
-        if not np.any(curve.alphas):  # ridge or logistic regression was chosen, without a trace norm
-            strengths = to_numpy(estimator.ridges_)
-            chosen = float(estimator.ridge_)
-            name = "ridge"
         return cls(
-            alphas=strengths,
+            alphas=curve.strengths,
             values=curve.mean,
             labels=["mean over folds"],
             quantity=curve.quantity,
             standard_error=curve.standard_error,
-            alpha=chosen,
-            strength=name,
+            alpha=float(curve.strengths[curve.at]),
+            strength=curve.strength,
         ).plot(ax)
 
     @classmethod
@@ -137,7 +130,7 @@ class PathDisplay:
             looks = {"color": COLOURS[0], "alpha": 0.22, "linewidth": 0}
             self.band_ = axes.fill_between(self.alphas, low, high, label="± one standard error", **looks)
         if self.alpha is not None:
-            axes.axvline(self.alpha, label=f"chosen {self.strength}, {self.alpha:.3g}", **LIMIT)
+            axes.axvline(self.alpha, label=f"chosen {self.strength}, {self.alpha:.3g}", **REFERENCE_LINE)
         positive = self.alphas[self.alphas > 0]
         if len(positive) == len(self.alphas):
             axes.set_xscale("log")
@@ -214,7 +207,7 @@ class ConvergenceDisplay:
         if not np.any(gaps > 0.0):
             axes.set_ylim(0.1 * self.tol, 10.0 * self.tol)  # there is nothing to scale the axis by
         (self.line_,) = axes.plot(iterations, gaps, label="relative duality gap", **looks)
-        axes.axhline(self.tol, label=f"tol = {self.tol:g}", **LIMIT)
+        axes.axhline(self.tol, label=f"tol = {self.tol:g}", **REFERENCE_LINE)
         last = float(np.max(iterations, initial=1.0))
         axes.set_xlim(-0.02 * last, 1.02 * last)
         whole_ticks(axes.xaxis)

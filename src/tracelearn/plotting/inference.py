@@ -10,7 +10,7 @@ import numpy as np
 from tracelearn.plotting.canvas import (
     COLOURS,
     INK,
-    LIMIT,
+    REFERENCE_LINE,
     legend_above,
     open_axes,
     open_single,
@@ -28,7 +28,7 @@ def draw_null(test: Any, ax: Any = None) -> Any:
     axes = open_single(ax)
     bins = np.histogram_bin_edges(np.append(test.null, test.score), bins="auto")
     axes.hist(test.null, bins=bins[:: max(1, len(bins) // 60)], color=COLOURS[5], label="permutations")
-    axes.axvline(test.score, label=f"test, p = {test.p_value:.3g}", **LIMIT)
+    axes.axvline(test.score, label=f"test, p = {test.p_value:.3g}", **REFERENCE_LINE)
     axes.axvline(float(np.mean(test.null)), color=INK, linewidth=1.0, label="mean of permutations")
     axes.set(xlabel=test.scoring.replace("_", " "), ylabel="permutations")
     legend_above(axes)
@@ -170,24 +170,55 @@ def _outline(axes: Any, is_significant: Any, columns: Mode, rows: Mode) -> None:
     axes.plot(*np.moveaxis(ends, 2, 0).transpose(0, 2, 1), color=INK, linewidth=1.2)
 
 
-def draw_bootstrap(draws: Any, ax: Any = None) -> Any:
-    """Draw the scores with their interval, how often each rank was found, and the angles of the subspaces."""
+def draw_bootstrap(draws: Any, ax: Any = None, coordinates: Any = None) -> Any:
+    """Draw the scores with their interval, how often each rank was found, and the angles of the subspaces.
+
+    Samples of one mode have no ranks: there the pattern with its band takes their place.
+    """
+    if draws.coef.ndim == 1:
+        panels = open_axes(ax, (1, 2), (4.6, 3.2), "for scores and the pattern", widths=(1.0, 1.4))
+        _draw_scores(draws, panels[0])
+        _draw_pattern(draws, panels[1], coordinates)
+        return panels
     panels = open_axes(ax, (1, 3), (3.4, 3.2), "for scores, ranks and angles")
     scores, ranks, angles = panels
-    counts, _, _ = scores.hist(draws.scores, bins="auto", color=COLOURS[5], label="draws, on what they leave out")
-    reach = np.abs(draws.interval("scores") - draws.score)[:, None]
-    above = 1.08 * float(np.max(counts))
-    label = f"model of all samples on new ones, {draws.level:.0%}"
-    scores.errorbar(draws.score, above, xerr=reach, fmt="D", color=COLOURS[0], capsize=3, label=label)
-    legend_above(scores, columns=1)
+    _draw_scores(draws, scores)
     modes = np.arange(draws.ranks.shape[1])
     for mode in modes:
         shares = draws.rank_shares(int(mode))
         sizes = [600.0 * share for share in shares.values()]
         ranks.scatter([mode] * len(shares), list(shares), s=sizes, color=COLOURS[0], alpha=0.7)
     angles.boxplot(draws.angles, positions=modes, orientation="horizontal", medianprops={"color": COLOURS[1]})
-    scores.set(xlabel=draws.scoring.replace("_", " "), ylabel="bootstraps")
     ranks.set(xlabel="mode", ylabel="rank", xticks=modes, xlim=(-0.5, len(modes) - 0.5))
     whole_ticks(ranks.yaxis)
     angles.set(xlabel="largest angle to the subspace\nof all samples (degrees)", ylabel="mode", xlim=(0, 90))
     return panels
+
+
+def _draw_scores(draws: Any, axes: Any) -> None:
+    """Draw the scores of all bootstraps as a histogram, and above it the score on new samples with its interval."""
+    counts, _, _ = axes.hist(draws.scores, bins="auto", color=COLOURS[5], label="draws, on what they leave out")
+    reach = np.abs(draws.interval("scores") - draws.score)[:, None]
+    above = 1.08 * float(np.max(counts))
+    label = f"model of all samples on new ones, {draws.level:.0%}"
+    axes.errorbar(draws.score, above, xerr=reach, fmt="D", color=COLOURS[0], capsize=3, label=label)
+    legend_above(axes, columns=1)
+    axes.set(xlabel=draws.scoring.replace("_", " "), ylabel="bootstraps")
+    axes.locator_params(axis="x", nbins=5)  # scores near 1 have many digits
+
+
+def _draw_pattern(draws: Any, axes: Any, coordinates: Any) -> None:
+    """Draw the pattern over the entries of samples of one mode, with the band that holds for all of them at once."""
+    places = np.arange(len(draws.coef)) if coordinates is None else np.asarray(coordinates)
+    if places.shape != draws.coef.shape:
+        raise ValueError(
+            f"Expected {len(draws.coef)} coordinates, one for each entry of a sample, got shape {places.shape}: pass as many."
+        )
+    low, high = draws.interval("patterns", simultaneous=True)
+    axes.fill_between(
+        places, low, high, color=COLOURS[0], alpha=0.3, lw=0, label=f"{draws.level:.0%}, all entries at once"
+    )
+    axes.plot(places, 0.5 * (low + high), color=COLOURS[0], label="pattern")
+    axes.axhline(0.0, color=INK, linewidth=0.8)
+    axes.set(xlabel="entry" if coordinates is None else "coordinate", ylabel="pattern")
+    legend_above(axes)

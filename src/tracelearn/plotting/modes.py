@@ -18,7 +18,7 @@ from tracelearn.samples.modes import Mode
 from tracelearn.search.folds import corrected_error
 
 __all__ = [
-    "MOST",
+    "CARRIED",
     "CVCurve",
     "as_modes",
     "check_model",
@@ -35,7 +35,7 @@ __all__ = [
     "over_head",
 ]
 
-MOST = 0.99  # of the squared weights: what is said to carry them
+CARRIED = 0.99  # the share of the squared weights that leading components are counted for
 _NOSE = np.array([(-0.12, 0.99), (0.0, 1.13), (0.12, 0.99)])  # of a head of radius 1
 _IN_MODES = ("coef_", "patterns_", "mode_factors_")
 
@@ -207,22 +207,22 @@ def _are_in_modes(estimator: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class CVCurve:
-    """What cross-validation measured at every alpha of the candidate that it chose: a mean over folds, and how sure it is."""
+    """What cross-validation measured at every strength of the penalty on the path that it chose."""
 
-    alphas: Array
-    mean: Array
+    strength: str  # what varies along the path: alpha, or ridge where no model of the path has a trace norm
+    strengths: Array
+    mean: Array  # over folds
     standard_error: Array
-    alpha: float
-    score: float  # of the alpha that was chosen, as the model reports it
+    at: int  # the place of the strength that was chosen
+    score: float  # of the strength that was chosen, as the model reports it
     error: float
     quantity: str  # what was measured, in words
     n_folds: int
-    n_candidates: int
 
     @property
-    def chosen(self) -> int:
-        """The place of the alpha that was chosen; where several are the same, that of the best score."""
-        return int(np.lexsort((-self.mean, np.abs(self.alphas - self.alpha)))[0])
+    def varies(self) -> bool:
+        """Whether there was a choice of strengths."""
+        return bool(self.strengths[0] != self.strengths[-1])
 
 
 def cv_curve(model: Any) -> CVCurve:
@@ -232,19 +232,24 @@ def cv_curve(model: Any) -> CVCurve:
     scoring = model.scoring
     is_scored = ~np.any(np.isnan(path), axis=0)  # a fold that lacks a class may have no score
     scores = path[:, is_scored]
+    mean = scores.mean(axis=1)
     quantity = "accuracy" if hasattr(model, "classes_") else "R²"
     if scoring is not None:
         quantity = scoring.replace("_", " ") if isinstance(scoring, str) else "score"
+    alphas = to_numpy(model.alphas_)
+    name = "alpha" if np.any(alphas) or not hasattr(model, "ridges_") else "ridge"
+    strengths = alphas if name == "alpha" else to_numpy(model.ridges_)
+    distance = np.abs(strengths - float(getattr(model, f"{name}_")))
     return CVCurve(
-        alphas=to_numpy(model.alphas_),
-        mean=scores.mean(axis=1),
+        strength=name,
+        strengths=strengths,
+        mean=mean,
         standard_error=_standard_error(model, scores),
-        alpha=float(model.alpha_),
+        at=int(np.lexsort((-mean, distance))[0]),  # where several strengths are the same, that of the best score
         score=float(model.best_score_),
         error=float(model.best_score_se_),
         quantity=f"held-out {quantity}",
         n_folds=path.shape[1],
-        n_candidates=_count_candidates(model),
     )
 
 
@@ -255,16 +260,8 @@ def _standard_error(model: Any, scores: Array) -> Array:
     return corrected_error(scores, 1.0 / max(scores.shape[1] - 1, 1))
 
 
-def _count_candidates(model: Any) -> int:
-    """Count the paths that were tried, of which this is one."""
-    results = getattr(model, "cv_results_", None)
-    if results is None:
-        return 1
-    return len({str({**params, "alpha": None}) for params in results["params"]})
-
-
 def count_carrying(squares: Array, whole: Array | None = None) -> int:
-    """Count the squares that belong to the fewest of all that carry most of their sum; all are those themselves by default.
+    """Count the largest squares that together make 99 % of their sum; with ``whole``, of its sum, of which they are a part.
 
     Examples
     --------
@@ -274,7 +271,7 @@ def count_carrying(squares: Array, whole: Array | None = None) -> int:
     (2, 0)
     """
     ordered = np.sort(squares if whole is None else whole)[::-1]
-    last = ordered[min(int(np.searchsorted(np.cumsum(ordered), MOST * ordered.sum())), len(ordered) - 1)]
+    last = ordered[min(int(np.searchsorted(np.cumsum(ordered), CARRIED * ordered.sum())), len(ordered) - 1)]
     return int(np.sum((squares >= last) & (squares > 0.0)))
 
 

@@ -14,7 +14,7 @@ from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.arrays.tensors import mode_factors
 from tracelearn.features import Convolutions, SecondOrder, Similarities, TensorTransformer
 from tracelearn.plotting.canvas import COLOURS, INK, hide_top_and_right, legend_above, open_axes
-from tracelearn.plotting.modes import MOST, check_model, count_carrying, draw_over, leading_factors, modes_of
+from tracelearn.plotting.modes import CARRIED, check_model, count_carrying, draw_over, leading_factors, modes_of
 from tracelearn.plotting.weights import WeightsDisplay, choose_targets
 from tracelearn.samples.modes import Mode
 
@@ -194,8 +194,10 @@ def counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
     words = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
     words[0] = words[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)
     verb = "carries" if sum(count for count, _ in pairs) == 1 else "carry"
-    return f"{' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} {verb} {MOST:.0%}".replace(
-        "%", " %"
+    return (
+        f"{' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} {verb} {CARRIED:.0%}".replace(
+            "%", " %"
+        )
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.errors import refuse
 from tracelearn.estimators.weights import target_names
-from tracelearn.plotting.canvas import COLOURS, INK, LIMIT, legend_above, open_axes, whole_ticks
+from tracelearn.plotting.canvas import COLOURS, INK, REFERENCE_LINE, legend_above, open_axes, whole_ticks
 from tracelearn.plotting.modes import (
     check_model,
     draw_heads,
@@ -94,7 +94,7 @@ class ModeSpectrumDisplay:
             self.lines_ += axes.plot(np.arange(1, len(values) + 1), values, **looks)
             distinct = sorted({int(rank) for rank in ranks})
             for rank in distinct:
-                axes.axvline(rank + 0.5, zorder=1, **LIMIT)
+                axes.axvline(rank + 0.5, zorder=1, **REFERENCE_LINE)
             span = f"rank {distinct[0]}" if len(distinct) == 1 else f"ranks {distinct[0]} to {distinct[-1]}"
             axes.set_title(f"{name}: {span}", fontsize="medium")
             axes.set(xlim=(0.4, len(values) + 0.7), xlabel="number")
@@ -329,8 +329,8 @@ class WeightsDisplay:
         self.figure_ = self.axes_[0].figure
         limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
         refuse(limit > _LARGEST, f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
-        # Entries with names begin at the top, as in a table, and numbers grow upwards.
-        upwards = not self.modes[rows].has_names
+        # Names begin at the top, as in a table, and counted rows as in a picture; coordinates grow upwards.
+        upwards = not (self.modes[rows].has_names or self.modes[rows].is_counted)
         looks: dict[str, Any] = {"upwards": upwards, "inches": 2.0, "cmap": cmap, "vmin": -limit, "vmax": limit}
         for axes, (image, title) in zip(self.axes_, panes, strict=True):
             self.images_.append(draw_image(axes, image, self.modes[rows], self.modes[columns], **looks))

@@ -13,13 +13,11 @@ from tracelearn.plotting.views import describe_views
 from tracelearn.report.facts import gather
 from tracelearn.report.page import render
 from tracelearn.report.result import result_page, write_result_page
-from tracelearn.report.scores import Evaluation, compare
+from tracelearn.report.scores import Evaluation, bounds_of, compare
 from tracelearn.report.words import Study
 from tracelearn.samples.by_name import with_groups, with_targets
 
 __all__ = ["Study", "describe_views", "model_page", "result_page", "write_model_page", "write_result_page"]
-
-_FEWEST_RESIDUALS = 9  # held-out samples without which nothing can be said about nine of ten
 
 
 def model_page(
@@ -73,15 +71,8 @@ def model_page(
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
     aligned = {} if groups is None else {"groups": groups}
-    result = compare(y, model.predict(X, **aligned), getattr(model, "classes_", None), _bounds(model, X, aligned))
+    result = compare(y, model.predict(X, **aligned), getattr(model, "classes_", None), bounds_of(model, X, **aligned))
     return render(facts, Evaluation(result, f"{result.total:,} samples"), study)
-
-
-def _bounds(model: Any, X: Any, aligned: dict[str, Any]) -> Any:
-    """Find between which numbers nine of ten targets are to be; None where a model does not say."""
-    residuals = getattr(model, "held_out_residuals_", None)
-    has_enough = residuals is not None and len(residuals.folds) >= _FEWEST_RESIDUALS
-    return model.predict_interval(X, level=0.9, **aligned) if has_enough else None
 
 
 def write_model_page(model: Any, path: str | os.PathLike[str], X: Any = None, y: Any = None, **options: Any) -> None:

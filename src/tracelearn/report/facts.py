@@ -97,7 +97,7 @@ class ModelFacts:
     """All that a page tells of a model by itself."""
 
     model: Any  # as it was given
-    last: Any  # what predicts: the model, or the last step of a pipeline
+    predictor: Any  # what predicts: the model, or the last step of a pipeline
     before: list[str]  # names of the steps before
     modes: list[Mode]
     target_kind: str
@@ -108,11 +108,10 @@ class ModelFacts:
     ranks: Array  # a row for each target or step of a tree of classes; of views one row
     weights: Weights
     chosen: CVCurve | None
-    ridges: Array | None  # along the path that was chosen, where the search has one
     n_samples: float | None  # the weight of the moments
     views: list[View]  # where there is more to say than that samples are seen as they are
     trials: list[Trial]
-    is_apart: bool  # whether weights are those of views, not of the entries of a sample
+    weighs_views: bool  # whether weights are those of views, not of the entries of a sample
     linear_view: str  # the view whose weights are then shown
     time_name: str | None  # the mode along which views follow signals
     alignment: str  # what aligns the samples of each group, where something does
@@ -125,17 +124,23 @@ class ModelFacts:
     @property
     def is_zero(self) -> bool:
         """Whether the samples are ignored."""
-        return not np.any(self.last.coef_)
+        return not np.any(self.predictor.coef_)
+
+    @property
+    def n_confounds(self) -> int:
+        """How many numbers of each sample were regressed out of it."""
+        coef = getattr(self.predictor, "confound_coef_", None)
+        return 0 if coef is None else int(np.shape(coef)[-1])
 
     @property
     def has_components(self) -> bool:
         """Whether there are modes to take apart: weights of one target over one mode are a single component."""
-        return self.is_apart or len(self.modes) > 1 or len(self.targets) > 1
+        return self.weighs_views or len(self.modes) > 1 or len(self.targets) > 1
 
     @property
     def has_sources(self) -> bool:
         """Whether the model has views of second order."""
-        return any(isinstance(view, SecondOrder) for view in getattr(self.last, "views_", {}).values())
+        return any(isinstance(view, SecondOrder) for view in getattr(self.predictor, "views_", {}).values())
 
     @property
     def has_heads(self) -> bool:
@@ -150,15 +155,13 @@ class ModelFacts:
     @property
     def completed(self) -> str:
         """How many training samples were of unequal length, and how many entries were missing; "" where all were complete."""
-        resampler = getattr(self.last, "resampler_", None)
+        resampler = getattr(self.predictor, "resampler_", None)
         if resampler is None:
             return ""
         changes = []
         if resampler.n_unequal_:
-            lengths = f"{resampler.shortest_:,} to {resampler.longest_:,}"
-            changes.append(
-                f"{resampler.n_unequal_:,} samples of other lengths, of {lengths}, brought to {resampler.n_times_:,}"
-            )
+            lengths = f"lengths from {resampler.shortest_:,} to {resampler.longest_:,}"
+            changes.append(f"{resampler.n_unequal_:,} samples, of {lengths}, resampled to {resampler.n_times_:,}")
         if resampler.n_filled_:
             changes.append(f"{resampler.n_filled_:,} missing entries filled")
         return "; ".join(changes)
@@ -168,7 +171,8 @@ class ModelFacts:
         return {
             "views": [{"view": view.label, "share": view.share, "found": view.found} for view in self.views],
             "completed": self.completed,
-            "weights_of": "views" if self.is_apart else "samples",
+            "n_confounds": self.n_confounds,
+            "weights_of": "views" if self.weighs_views else "samples",
             "mode_names": self.names_of_weights,
             "components": [component.carrying for component in self.components],
             "mode_ranks": plain(self.ranks),
@@ -176,7 +180,7 @@ class ModelFacts:
 
 
 def plain(value: Any) -> Any:
-    """Make of a value what JSON can hold."""
+    """Convert a value to what JSON can hold: lists, numbers and text."""
     if isinstance(value, dict):
         return {str(key): plain(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
@@ -220,9 +224,9 @@ def gather(
         modes_of_steps = [[Mode("lag", last.lags_), Mode("feature", np.arange(last.n_features_in_))]]
     modes = as_modes(shape, mode_names, coordinates, units, modes_of_steps[-1] if modes_of_steps else None)
     parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
-    is_apart = hasattr(last, "views_") and not last.is_linear_
+    weighs_views = hasattr(last, "views_") and not last.is_linear_
     linear: ViewPart | None = None
-    if is_apart:
+    if weighs_views:
         # Of a view without weights there is nothing to draw.
         with_weights = {part.view for part in parts if np.any(part.coef)}
         drawn = [part for part in parts if part.view in with_weights] or parts
@@ -243,7 +247,7 @@ def gather(
     moments = getattr(last, "moments_", None)
     return ModelFacts(
         model=model,
-        last=last,
+        predictor=last,
         before=[type(step).__name__ for step in steps[:-1]],
         modes=modes,
         target_kind=kind,
@@ -254,11 +258,10 @@ def gather(
         ranks=ranks,
         weights=Weights.thinned(coef, patterns, modes, most),
         chosen=cv_curve(last) if hasattr(last, "score_path_") else None,
-        ridges=to_numpy(last.ridges_) if hasattr(last, "ridges_") else None,
         n_samples=None if moments is None else float(moments.weight),
         views=_views(last, parts),
         trials=_trials(last),
-        is_apart=is_apart,
+        weighs_views=weighs_views,
         linear_view="" if linear is None else linear.label,
         time_name=_time_name(last, modes),
         alignment="" if getattr(last, "alignment_", None) is None else repr(last.alignment_),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,41 +12,12 @@ from tracelearn.report.facts import Components, ModelFacts, Weights
 from tracelearn.report.scores import Confusion, Residuals
 from tracelearn.samples.modes import Mode
 
-__all__ = ["StrengthPath", "image_modes", "numbers", "strength_path"]
+__all__ = ["image_modes", "numbers"]
 
 _LONGEST = 1000  # points of a line
 _MOST_VALUES = 40  # bars of singular values
 _HEAD = 48  # pixels across a head
 _PARTS = 9999  # weights are whole numbers of so many parts of the largest: four digits, and a small page
-
-
-@dataclass(frozen=True, eq=False)
-class StrengthPath:
-    """Held-out scores along the strengths of the penalty that vary on the path that was chosen."""
-
-    name: str  # of the strength
-    strengths: Array
-    mean: Array
-    error: Array
-    at: int  # the place of the one that was chosen
-    quantity: str  # what was measured
-
-
-def strength_path(facts: ModelFacts) -> StrengthPath | None:
-    """Find the path that was chosen: over alphas, or over ridges; None where there is no path."""
-    curve = facts.chosen
-    if curve is None:
-        return None
-    paths = {"alpha": curve.alphas}
-    if facts.ridges is not None:
-        paths["ridge"] = facts.ridges
-    for name, strengths in paths.items():
-        if len(strengths) == len(curve.mean) and strengths[0] != strengths[-1]:
-            at = curve.chosen
-            if name == "ridge":
-                at = int(np.argmin(np.abs(strengths - facts.last.ridge_)))
-            return StrengthPath(name, strengths, curve.mean, curve.standard_error, at, curve.quantity)
-    return None
 
 
 def image_modes(weights: Weights) -> tuple[int, int]:
@@ -73,6 +43,7 @@ def _axis(mode: Mode, step: int = 1) -> dict[str, Any]:
         "unit": mode.unit,
         "names": [str(value) for value in values] if mode.has_names else None,
         "x": None if mode.has_names else _short(values),
+        "counted": mode.is_counted,
     }
 
 
@@ -144,7 +115,7 @@ def _residual_data(result: Residuals) -> list[dict[str, Any]]:
     return targets
 
 
-def numbers(facts: ModelFacts, result: Confusion | Residuals | None, path: StrengthPath | None) -> dict[str, Any]:
+def numbers(facts: ModelFacts, result: Confusion | Residuals | None) -> dict[str, Any]:
     """Gather all numbers of a page."""
     data: dict[str, Any] = {
         "targets": facts.targets,
@@ -152,14 +123,15 @@ def numbers(facts: ModelFacts, result: Confusion | Residuals | None, path: Stren
         "components": _component_data(facts),
         "weights": _weight_data(facts.weights),
     }
-    if path is not None:
+    curve = facts.chosen
+    if curve is not None and curve.varies:
         data["path"] = {
-            "name": path.name,
-            "strengths": _short(path.strengths),
-            "mean": _short(path.mean),
-            "error": _short(path.error),
-            "chosen": _short(path.strengths[path.at]),
-            "quantity": path.quantity,
+            "name": curve.strength,
+            "strengths": _short(curve.strengths),
+            "mean": _short(curve.mean),
+            "error": _short(curve.standard_error),
+            "chosen": _short(curve.strengths[curve.at]),
+            "quantity": curve.quantity,
         }
     if isinstance(result, Residuals):
         data["residuals"] = _residual_data(result)

@@ -9,8 +9,8 @@ import numpy as np
 
 from tracelearn.plotting.canvas import COLOURS
 from tracelearn.report.facts import ModelFacts, changed_parameters
-from tracelearn.report.numbers import image_modes, numbers, strength_path
-from tracelearn.report.pages import document, power, signed, times
+from tracelearn.report.numbers import image_modes, numbers
+from tracelearn.report.pages import document, number, signed, times
 from tracelearn.report.scores import Confusion, Evaluation, in_words
 from tracelearn.report.words import (
     Study,
@@ -22,6 +22,7 @@ from tracelearn.report.words import (
     title,
     versions,
     what_views_are,
+    with_interval,
 )
 
 __all__ = ["Origin", "render"]
@@ -54,31 +55,29 @@ def render(
     facts: ModelFacts, evaluation: Evaluation | None = None, study: Study | None = None, origin: Origin | None = None
 ) -> str:
     """Make the page of a model."""
-    path = strength_path(facts)
     result = None if evaluation is None else evaluation.result
+    study = Study() if study is None else study
     values = {
         "title": title(facts),
         "lead": lead(facts),
         "facts": facts,
-        "last": facts.last,
         "tiles": _tiles(facts, evaluation),
-        "what": _what(facts),
-        "parameters": [f"{name}={value!r}" for name, value in changed_parameters(facts.last).items()],
+        "what": _what(facts, study),
+        "parameters": [f"{name}={value!r}" for name, value in changed_parameters(facts.predictor).items()],
         "evaluation": evaluation,
         "score": _score(facts, evaluation),
         "confusion": _confusion(result) if isinstance(result, Confusion) else None,
         "views_in_words": what_views_are(facts),
         "weights": _weights(facts),
         "n_drawn": max((len(component.factors) for component in facts.components), default=0),
-        "path": path,
-        "methods": methods(facts, evaluation, Study() if study is None else study),
+        "methods": methods(facts, evaluation, study),
         "code": _code(facts, origin),
         "origin": origin,
         "versions": versions(),
         "holds_samples": any(view.has_weights and view.label.startswith("similarities") for view in facts.views),
         "colours": list(enumerate(COLOURS, start=1)),
     }
-    return document("model", values, data=numbers(facts, result, path))
+    return document("model", values, data=numbers(facts, result))
 
 
 # --- numbers at the top ------------------------------------------------------------------------------------------------
@@ -88,7 +87,7 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> list[_Tile]:
     return [
         _score_tile(facts, evaluation),
         _size_tile(facts),
-        _Tile("duality gap", power(facts.last.dual_gap_), "proven distance from the optimum"),
+        _Tile("duality gap", number(facts.predictor.dual_gap_, 2), "proven distance from the optimum"),
         _strength_tile(facts),
     ]
 
@@ -96,15 +95,16 @@ def _tiles(facts: ModelFacts, evaluation: Evaluation | None) -> list[_Tile]:
 def _score_tile(facts: ModelFacts, evaluation: Evaluation | None) -> _Tile:
     """Choose the score that says most: its name, its value, and how sure it is."""
     if evaluation is not None:
-        name, value, guess, baseline = evaluation.result.headline
+        name, _, guess, baseline = evaluation.result.headline
         folds = evaluation.folds
         if folds is not None:
-            note = f"± {folds.standard_error:.3f}; {guess} alone {signed(folds.baseline)}"
-            return _Tile(f"{name} on {folds.count} held-out folds", signed(folds.mean), note)
-        interval = evaluation.result.interval
-        sure = f"95 % interval {signed(interval[0])} to {signed(interval[1])}; " if interval else ""
-        note = f"{sure}{guess} alone {signed(baseline)}"
-        return _Tile(f"{name} on {evaluation.result.total:,} samples", signed(value), note)
+            mean, error = rounded(folds.mean, folds.standard_error)
+            return _Tile(
+                f"{name} on {folds.count} held-out folds", mean, f"± {error}; {guess} alone {signed(folds.baseline)}"
+            )
+        value, interval = with_interval(evaluation.result)
+        note = f"{f'95 % interval {interval}; ' if interval else ''}{guess} alone {signed(baseline)}"
+        return _Tile(f"{name} on {evaluation.result.total:,} samples", value, note)
     if facts.chosen is None:
         return _Tile("score", "unknown", "no data were given")
     mean, error = rounded(facts.chosen.score, facts.chosen.error)
@@ -113,7 +113,7 @@ def _score_tile(facts: ModelFacts, evaluation: Evaluation | None) -> _Tile:
 
 def _size_tile(facts: ModelFacts) -> _Tile:
     """Say how simple the model is."""
-    if facts.is_apart:
+    if facts.weighs_views:
         used = sum(view.has_weights for view in facts.views)
         return _Tile("views of a sample", str(used), f"of {len(facts.views)} that were compared")
     if not facts.has_components:
@@ -128,30 +128,30 @@ def _size_tile(facts: ModelFacts) -> _Tile:
 def _strength_tile(facts: ModelFacts) -> _Tile:
     alpha = strength_of(facts)
     if facts.chosen is None:
-        by_default = getattr(facts.last, "alpha", None) == "auto"
+        by_default = getattr(facts.predictor, "alpha", None) == "auto"
         return _Tile(
             "alpha, strength of the penalty",
-            f"{alpha:.3g}",
+            number(alpha),
             "by default, from the samples" if by_default else "as given",
         )
-    if alpha == 0.0 and hasattr(facts.last, "ridge_"):
-        return _Tile("ridge, strength of the penalty", f"{facts.last.ridge_:.3g}", "ridge alone scored better")
-    return _Tile("alpha, strength of the penalty", f"{alpha:.3g}", "chosen by cross-validation")
+    if alpha == 0.0 and hasattr(facts.predictor, "ridge_"):
+        return _Tile("ridge, strength of the penalty", number(facts.predictor.ridge_), "ridge alone scored better")
+    return _Tile("alpha, strength of the penalty", number(alpha), "chosen by cross-validation")
 
 
 # --- sections ----------------------------------------------------------------------------------------------------------
 
 
-def _what(facts: ModelFacts) -> dict[str, str]:
+def _what(facts: ModelFacts, study: Study) -> dict[str, str]:
     """List what the model is, by name; what was chosen ends with an underscore, what was given has its parameter's name."""
-    last = facts.last
+    last = facts.predictor
     loss = getattr(last, "loss_", getattr(last, "loss", None))
     ridge = float(getattr(last, "ridge_", getattr(last, "ridge", 0.0)))
     mode_weights = getattr(last, "mode_weights_", getattr(last, "mode_weights", None))
     alpha = strength_of(facts)
     penalty = in_words(last.penalty) + (" trace norm" if isinstance(last.penalty, str) else "")
     penalty = penalty if alpha else "squared norm"
-    strengths = f"alpha = {alpha:.4g}, ridge = {ridge:.4g}" if alpha else f"ridge = {ridge:.4g}"
+    strengths = (f"alpha = {number(alpha, 4)}, " if alpha else "") + f"ridge = {number(ridge, 4)}"
     if mode_weights is not None:
         strengths += f", mode weights {', '.join(f'{weight:g}' for weight in np.ravel(mode_weights))}"
     if getattr(last, "scaling", None) is not None:
@@ -164,6 +164,7 @@ def _what(facts: ModelFacts) -> dict[str, str]:
         "completed": facts.completed,
         "classes": "" if facts.classes is None else f"{len(facts.classes)}: {listed(facts.classes, 40)}",
         "targets": listed(facts.targets, 40) if facts.names_targets else "",
+        "confounds": _confounds(facts, study),
         "learned from": "" if facts.n_samples is None else f"samples of total weight {facts.n_samples:,g}",
         "loss": in_words("squared_error" if loss is None else loss),
         "penalty": f"{penalty}, {strengths}",
@@ -171,14 +172,25 @@ def _what(facts: ModelFacts) -> dict[str, str]:
     return {name: value for name, value in rows.items() if value}
 
 
+def _confounds(facts: ModelFacts, study: Study) -> str:
+    """Name what was regressed out of the samples, or count it."""
+    count = facts.n_confounds
+    return f"{listed(study.confounds) or f'{count} for each sample'}, regressed out" if count else ""
+
+
 def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
     """Gather what the page says of scores that are no plain attribute."""
-    score: dict[str, Any] = {"cv": None, "rmse": "", "n_shown": 0}
+    score: dict[str, Any] = {"cv": None, "folds": None, "rmse": "", "n_shown": 0}
     if facts.chosen is not None:
         mean, error = rounded(facts.chosen.score, facts.chosen.error)
-        score["cv"] = {"mean": mean, "error": error, "corrected": hasattr(facts.last, "raw_score_")}
+        score["cv"] = {"mean": mean, "error": error, "corrected": hasattr(facts.predictor, "raw_score_")}
+    if evaluation is not None:
+        score["value"], score["interval"] = with_interval(evaluation.result)
+        if evaluation.folds is not None:
+            mean, error = rounded(evaluation.folds.mean, evaluation.folds.standard_error)
+            score["folds"] = {"mean": mean, "error": error, "count": evaluation.folds.count}
     if evaluation is not None and not isinstance(evaluation.result, Confusion):
-        score["rmse"] = ", ".join(f"{value:.3g}" for value in evaluation.result.rmse)
+        score["rmse"] = ", ".join(number(float(value)) for value in evaluation.result.rmse)
         score["n_shown"] = evaluation.result.points().total
     return score
 

@@ -11,28 +11,33 @@ from typing import Any
 
 from tracelearn.optional import require
 
-__all__ = ["as_json", "document", "power", "signed", "times"]
+__all__ = ["as_json", "document", "number", "percent", "signed", "times"]
 
 
-def power(value: float) -> str:
-    """Write a number with a power of ten, as people do.
+def number(value: float, digits: int = 3) -> str:
+    """Write a number with so many significant digits, and a large or small one with a power of ten.
 
     Examples
     --------
-    >>> from tracelearn.report.pages import power
-    >>> power(4.2e-07), power(1e-10), power(0.0)
-    ('4.2 × 10⁻⁷', '10⁻¹⁰', '0')
+    >>> from tracelearn.report.pages import number
+    >>> number(0.01685), number(-4.2e-07), number(1e-10), number(0.0)
+    ('0.0169', '−4.2 × 10⁻⁷', '10⁻¹⁰', '0')
     """
-    if value == 0.0:
-        return "0"
-    digits, exponent = f"{value:.1e}".split("e")
-    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return raised if digits == "1.0" else f"{digits.removesuffix('.0')} × {raised}"
+    front, _, exponent = f"{value:.{digits}g}".replace("-", "−").partition("e")
+    if not exponent:
+        return front
+    power = "10" + str(int(exponent.replace("−", "-"))).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return power if front == "1" else f"{front} × {power}"
 
 
-def signed(value: float) -> str:
-    """Write a score with three digits."""
-    return f"{value:.3f}".replace("-", "−")
+def percent(share: float, digits: int = 1) -> str:
+    """Write a share in percent; no line ends before the sign."""
+    return f"{100 * share:.{digits}f}\u00a0%"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """Write a score with so many decimals."""
+    return f"{value:z.{digits}f}".replace("-", "−")
 
 
 def times(sizes: Any) -> str:
@@ -63,7 +68,7 @@ def _templates() -> Any:
         undefined=jinja2.StrictUndefined,
         lstrip_blocks=True,
     )
-    environment.filters.update(power=power, signed=signed, times=times)
+    environment.filters.update(number=number, percent=percent, signed=signed, times=times)
     return environment
 
 

@@ -1,4 +1,4 @@
-"""A page about one result of ``tracelearn.inference``: what was result in a sentence, its figure, its numbers."""
+"""A page about one result of ``tracelearn.inference``: what was found in a sentence, its figure, its numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from tracelearn.inference import Bootstrap, Comparison, Decoding, MapTest, PermutationTest
 from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.canvas import picture
-from tracelearn.report.pages import document
+from tracelearn.report.pages import document, number
 from tracelearn.samples.modes import Mode
 
 __all__ = ["result_page", "write_result_page"]
@@ -57,7 +57,8 @@ _WORDS_OF_DRAWS = {
     "standard_error": "standard error of the score, over studies",
     "degrees": "degrees of freedom of the standard error",
 }
-_MOST_NUMBERS = 200  # of an array that is listed; of a larger one the page tells the range
+_MOST_NUMBERS = 100  # of an array that is listed; of a larger one, or of many rows, the page tells the range
+_MOST_ROWS = 12
 
 
 def result_page(result: Any, title: str | None = None, **options: Any) -> str:
@@ -123,13 +124,13 @@ def write_result_page(result: Any, path: str | os.PathLike[str], title: str | No
 def _lines(value: Any) -> list[str]:
     """Write a number, a text, or an array, a line for each row; a large array is described by its shape and its range."""
     if isinstance(value, Mode):
-        first, last = (str(end) if value.has_names else f"{end:.4g}" for end in value.values[[0, -1]])
+        first, last = (str(end) if value.has_names else number(end, 4) for end in value.values[[0, -1]])
         return [f"{value.label}, from {first} to {last}"]
     if isinstance(value, tuple):
         return ["; ".join(" ".join(_lines(member)) for member in value)]
     if not isinstance(value, np.ndarray):
-        return [f"{value:.4g}" if isinstance(value, float) else str(value)]
-    if value.size > _MOST_NUMBERS or value.ndim > 2:
+        return [number(value, 4) if isinstance(value, float) else str(value)]
+    if value.size > _MOST_NUMBERS or value.ndim > 2 or (value.ndim == 2 and len(value) > _MOST_ROWS):
         shape = " × ".join(map(str, value.shape))
-        return [f"{shape} numbers from {np.min(value):.4g} to {np.max(value):.4g}"]
-    return [", ".join(f"{number:.4g}" for number in row) for row in np.atleast_2d(value)]
+        return [f"{shape} numbers from {number(np.min(value), 4)} to {number(np.max(value), 4)}"]
+    return [", ".join(number(entry, 4) for entry in row) for row in np.atleast_2d(value)]

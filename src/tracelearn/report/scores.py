@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +14,16 @@ from sklearn.metrics import confusion_matrix
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
 
-__all__ = ["Confusion", "Evaluation", "Folds", "Residuals", "compare", "in_words"]
+__all__ = ["Confusion", "Evaluation", "FoldScores", "Residuals", "bounds_of", "compare", "in_words", "join_bounds"]
 
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
+_FEWEST_RESIDUALS = 9  # held-out samples without which nothing can be said about nine of ten
 _MOST_POINTS = 2000
 _MOST_BARS = 60
 
 
 @dataclass(frozen=True)
-class Folds:
+class FoldScores:
     """The score on held-out folds: its mean, and the standard error of that mean, corrected for training sets that overlap."""
 
     mean: float
@@ -112,6 +114,14 @@ class Residuals:
         half = _Z * float(np.std(pull, ddof=1)) / math.sqrt(self.total)
         return self.r2 - half, min(self.r2 + half, 1.0)
 
+    @property
+    def coverage(self) -> float | None:
+        """The share of measured numbers that are within their bounds."""
+        if self.bounds is None:
+            return None
+        measured = self.predicted + self.residuals
+        return float(np.mean((self.bounds[0] <= measured) & (measured <= self.bounds[1])))
+
     def points(self) -> Residuals:
         """Return what a scatter plot shows: at most 2,000 samples, at equal distances in their order."""
         shown = np.unique(np.linspace(0, self.total - 1, min(self.total, _MOST_POINTS)).round().astype(int))
@@ -135,24 +145,42 @@ class Evaluation:
 
     result: Confusion | Residuals
     samples: str
-    folds: Folds | None = None
+    folds: FoldScores | None = None
 
 
-def compare(truth: Any, predicted: Any, classes: Any = None, bounds: Any = None) -> Confusion | Residuals:
+def compare(
+    truth: Any, predicted: Any, classes: Any = None, bounds: tuple[Array, Array] | None = None
+) -> Confusion | Residuals:
     """Compare predictions with the truth: labels as a table of counts, or without ``classes`` numbers as residuals.
 
-    ``bounds`` are what the truth is to be between, as ``predict_interval`` says.
+    ``bounds`` are what the truth is to be between, as ``bounds_of`` says.
     """
     truth, predicted = to_numpy(truth), to_numpy(predicted)
     if classes is None:
         table = np.asarray(predicted, dtype=float).reshape(len(predicted), -1)
         if bounds is not None:
-            lower, upper = (np.reshape(to_numpy(bound), table.shape) for bound in bounds)
-            bounds = lower, upper
+            bounds = np.reshape(bounds[0], table.shape), np.reshape(bounds[1], table.shape)
         return Residuals(table, np.asarray(truth, dtype=float).reshape(table.shape) - table, bounds)
     labels = to_numpy(classes).tolist()
     labels += [label for label in np.unique(truth).tolist() if label not in labels]
     return Confusion([str(label) for label in labels], confusion_matrix(truth, predicted, labels=labels))
+
+
+def bounds_of(model: Any, X: Any, **aligned: Any) -> tuple[Array, Array] | None:
+    """Find between which numbers nine of ten targets are to be; None where a model does not say."""
+    residuals = getattr(model, "held_out_residuals_", None)
+    if residuals is None or len(residuals.folds) < _FEWEST_RESIDUALS:
+        return None
+    lower, upper = model.predict_interval(X, level=0.9, **aligned)
+    return to_numpy(lower), to_numpy(upper)
+
+
+def join_bounds(parts: Sequence[tuple[Array, Array] | None]) -> tuple[Array, Array] | None:
+    """Join the bounds of several parts of the samples; None where a part has none."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return np.concatenate([lower for lower, _ in known]), np.concatenate([upper for _, upper in known])
 
 
 def in_words(named: Any) -> str:

@@ -12,10 +12,21 @@ from typing import Any
 import numpy as np
 
 from tracelearn.report.facts import ModelFacts, View
-from tracelearn.report.pages import power, signed, times
-from tracelearn.report.scores import Evaluation, in_words
+from tracelearn.report.pages import number, signed, times
+from tracelearn.report.scores import Confusion, Evaluation, Residuals, in_words
 
-__all__ = ["Study", "lead", "listed", "methods", "rounded", "strength_of", "title", "versions", "what_views_are"]
+__all__ = [
+    "Study",
+    "lead",
+    "listed",
+    "methods",
+    "rounded",
+    "strength_of",
+    "title",
+    "versions",
+    "what_views_are",
+    "with_interval",
+]
 
 _SHOWN_CLASSES = 12  # in a sentence
 _LIBRARIES = {"tracelearn": "tracelearn", "numpy": "NumPy", "scipy": "SciPy", "scikit-learn": "scikit-learn"}
@@ -55,17 +66,41 @@ def _joined(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
+def _decimals(error: float) -> int:
+    """Count the decimals that show two digits of an error; three where there is none to speak of."""
+    return max(1 - math.floor(math.log10(error)), 0) if 1e-6 < error < math.inf else 3
+
+
 def rounded(mean: float, error: float) -> tuple[str, str]:
-    """Write a mean with as many digits as two digits of its standard error say something about."""
-    digits = 3
-    if 1e-4 < error < math.inf:
-        digits = max(1 - math.floor(math.log10(error)), 0)
-    return f"{mean:.{digits}f}".replace("-", "−"), f"{error:.{digits}f}"
+    """Write a mean and its standard error with as many decimals as the error says something about.
+
+    Examples
+    --------
+    >>> from tracelearn.report.words import rounded
+    >>> rounded(0.82512, 0.0241), rounded(0.99977, 0.00006), rounded(1.0, 0.0)
+    (('0.825', '0.024'), ('0.999770', '0.000060'), ('1.000', '0.000'))
+    """
+    decimals = _decimals(error)
+    return signed(mean, decimals), f"{error:.{decimals}f}"
+
+
+def with_interval(result: Confusion | Residuals) -> tuple[str, str]:
+    """Write the score that says most, and its 95 % interval, "" if there is none, with decimals that tell its ends apart."""
+    _, value, _, _ = result.headline
+    if result.interval is None:
+        return signed(value), ""
+    low, high = result.interval
+    decimals = max(_decimals(0.5 * (high - low)) - 1, 3)
+    return signed(value, decimals), f"{signed(low, decimals)} to {signed(high, decimals)}"
 
 
 def strength_of(facts: ModelFacts) -> float:
     """Find the alpha of a model, the largest over targets."""
-    return float(np.max(facts.last.alpha_, initial=0.0)) if hasattr(facts.last, "alpha_") else float(facts.last.alpha)
+    return (
+        float(np.max(facts.predictor.alpha_, initial=0.0))
+        if hasattr(facts.predictor, "alpha_")
+        else float(facts.predictor.alpha)
+    )
 
 
 # --- what it does ------------------------------------------------------------------------------------------------------
@@ -126,7 +161,7 @@ def _computed(facts: ModelFacts) -> str:
     views = [view.label for view in facts.views if view.has_weights] or [
         view.label for view in facts.views if view.found
     ]
-    if all(view == "raw" or view.startswith("whitened") for view in views) and not facts.is_apart:
+    if all(view == "raw" or view.startswith("whitened") for view in views) and not facts.weighs_views:
         size = f"{times(shape)} = {int(np.prod(shape)):,}" if len(shape) > 1 else f"{shape[0]:,}"
         return f"a weighted sum of the {size} entries of a sample ({names}), plus a constant"
     words = what_views_are(facts)
@@ -154,7 +189,7 @@ def lead(facts: ModelFacts) -> str:
         )
     if facts.is_zero:
         return f"The model {does}. All its weights are zero: it ignores the samples, and always predicts the same."
-    if facts.is_apart or not facts.has_components:
+    if facts.weighs_views or not facts.has_components:
         return f"The model {does}."
     counts = [f"{one.carrying} of {len(one.mode.values):,} in {one.title}" for one in facts.components]
     verb = "carries" if len(counts) == 1 and facts.components[0].carrying == 1 else "carry"
@@ -178,8 +213,8 @@ def methods(facts: ModelFacts, evaluation: Evaluation | None, study: Study) -> s
         _choice_in_words(facts, study),
         *_scores_in_words(facts, evaluation),
         *_test_in_words(study),
-        f"The relative duality gap of the fit was {power(facts.last.dual_gap_)}: no other weights make its objective smaller by "
-        "more than this share of the objective at zero weights.",
+        f"The relative duality gap of the fit was {number(facts.predictor.dual_gap_, 2)}: no other weights make its objective "
+        "smaller by more than this share of the objective at zero weights.",
         "Weights are interpreted by their patterns (Haufe et al., 2014).",
         f"Software: {versions()}.",
     ]
@@ -202,15 +237,16 @@ def _samples_in_words(facts: ModelFacts, study: Study) -> str:
 
 def _choice_in_words(facts: ModelFacts, study: Study) -> str:
     """Say which model was fitted, and how it was chosen."""
-    last, chosen = facts.last, facts.chosen
+    last, chosen = facts.predictor, facts.chosen
     loss = in_words(getattr(last, "loss_", getattr(last, "loss", None)) or "squared_error")
     loss = loss if loss.endswith("loss") else f"{loss} loss"
     ridge = float(getattr(last, "ridge_", getattr(last, "ridge", 0.0)))
     alpha = strength_of(facts)
     if alpha:
-        norm = f"the {in_words(last.penalty)} trace norm of the weights (alpha = {alpha:.3g}, ridge = {ridge:.3g})"
+        strengths = f"alpha = {number(alpha)}, ridge = {number(ridge)}"
+        norm = f"the {in_words(last.penalty)} trace norm of the weights ({strengths})"
     else:
-        norm = f"a squared norm of the weights (ridge = {ridge:.3g})"
+        norm = f"a squared norm of the weights (ridge = {number(ridge)})"
     fit = f"the {loss} and {norm}"
     name = type(last).__name__
     if chosen is None:
@@ -219,7 +255,8 @@ def _choice_in_words(facts: ModelFacts, study: Study) -> str:
     folds = f"{chosen.n_folds}-fold cross-validation"
     if study.n_groups:
         folds += ", which held out whole groups,"
-    in_model = [_share_in_words(view) for view in facts.views if view.found]
+    words = what_views_are(facts)
+    in_model = [_view_with_share(view, words) for view in facts.views if view.found]
     if in_model:
         return (
             f"Of {len(facts.views)} views of the samples, {folds} chose {_joined(in_model)}, fitted by a linear model ({name}) "
@@ -228,12 +265,15 @@ def _choice_in_words(facts: ModelFacts, study: Study) -> str:
     return f"A linear model ({name}) was fitted with {fit}, whose strengths {folds} chose."
 
 
-def _share_in_words(view: View) -> str:
-    """Name a view with its share, and say where the norm has left it without weights."""
-    notes = [] if view.share is None else [f"share {view.share:.2f}"]
+def _view_with_share(view: View, words: dict[str, str]) -> str:
+    """Say what a view computes, with its name and its share, and whether the norm has left it without weights."""
+    notes = [f'"{view.label}"'] if view.label in words else []
+    if view.share is not None:
+        notes.append(f"share {view.share:.2f}")
     if not view.has_weights:
         notes.append("weights zero in the final fit")
-    return f"{view.label} ({'; '.join(notes)})" if notes else view.label
+    what = words.get(view.label, view.label)
+    return f"{what} ({'; '.join(notes)})" if notes else what
 
 
 def _scores_in_words(facts: ModelFacts, evaluation: Evaluation | None) -> list[str]:
@@ -248,17 +288,17 @@ def _scores_in_words(facts: ModelFacts, evaluation: Evaluation | None) -> list[s
         )
     elif facts.chosen is not None:
         mean, error = rounded(facts.chosen.score, facts.chosen.error)
-        corrected = " and for the choice among models" if hasattr(facts.last, "raw_score_") else ""
+        corrected = " and for the choice among models" if hasattr(facts.predictor, "raw_score_") else ""
         sentences.append(
             f"The {facts.chosen.quantity} was {mean} ± {error} (mean ± standard error, corrected for overlapping training sets"
             f"{corrected})."
         )
     if evaluation is not None and evaluation.folds is None:
-        name, value, guess, baseline = evaluation.result.headline
-        interval = evaluation.result.interval
-        sure = f", 95 % interval {signed(interval[0])} to {signed(interval[1])}" if interval else ""
+        name, _, guess, baseline = evaluation.result.headline
+        value, interval = with_interval(evaluation.result)
+        sure = f", 95 % interval {interval}" if interval else ""
         sentences.append(
-            f"On {evaluation.result.total:,} other samples, {name} was {signed(value)} ({guess} alone: {signed(baseline)}{sure})."
+            f"On {evaluation.result.total:,} other samples, {name} was {value} ({guess} alone: {signed(baseline)}{sure})."
         )
     return sentences
 

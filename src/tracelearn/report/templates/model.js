@@ -18,7 +18,7 @@ function written(value, digits = 3) {
   if (size >= 1e5 || size < 1e-3) {
     const [front, exponent] = value.toExponential(digits - 1).split("e");
     const shown = String(parseFloat(front));
-    return minus(shown === "1" ? "" : shown === "-1" ? "-" : shown + "·") + raised(parseInt(exponent, 10));
+    return minus(shown === "1" ? "" : shown === "-1" ? "-" : shown + " × ") + raised(parseInt(exponent, 10));
   }
   return minus(String(parseFloat(value.toPrecision(digits))));
 }
@@ -118,7 +118,7 @@ const pathOf = (xs, ys) => xs.map((x, k) => `${k ? "L" : "M"}${x.toFixed(1)} ${y
 
 function spread(values, { zero = false, margin = 0.06 } = {}) {
   let low = Math.min(...values, ...(zero ? [0] : [])), high = Math.max(...values, ...(zero ? [0] : []));
-  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [low - (Math.abs(low) || 1), high + (Math.abs(high) || 1)];
+  if (high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high))) [low, high] = [low - 0.1 * (Math.abs(low) || 1), high + 0.1 * (Math.abs(high) || 1)];
   const more = margin * (high - low);
   return { low: low - more, high: high + more };
 }
@@ -222,7 +222,7 @@ function showShares() {
   for (const cell of all("[data-share]")) {
     const [mode, k] = cell.dataset.share.split(",").map(Number);
     const share = data.components[mode].shares[state.target + 1][k];
-    if (share !== undefined) cell.textContent = `${(100 * share).toFixed(1)}%`;
+    if (share !== undefined) cell.textContent = `${(100 * share).toFixed(1)}\u00a0%`;
   }
 }
 
@@ -298,10 +298,15 @@ function drawImage(holder) {
   const { rows, columns } = weights, limit = limitOf();
   const [height, width] = [lengthOf(rows), lengthOf(columns)];
   const x = imageAxis(weights.modes[columns], width), y = imageAxis(weights.modes[rows], height);
-  if (y.names) [y.low, y.high] = [y.high, y.low]; // names begin at the top, as in a table; numbers grow upwards
-  const tall = Math.max(200, Math.min(460, 18 * height + 60, 0.75 * holder.clientWidth + 60));
-  const chart = plot(holder, { height: tall, x, y, right: 94, gridLines: false });
-  const at = (row, column) => state.at.map((i, n) => (n === rows ? (y.names ? row : height - 1 - row) : n === columns ? column : i));
+  // Names begin at the top, as in a table, and counted rows as in a picture; coordinates grow upwards.
+  const downwards = y.names || weights.modes[rows].counted;
+  if (downwards) [y.low, y.high] = [y.high, y.low];
+  const isPicture = weights.modes[rows].counted && weights.modes[columns].counted; // of square pixels
+  const room = holder.clientWidth - 150, pixel = Math.min(40, room / width, 360 / height);
+  const tall = isPicture ? Math.max(120, pixel * height) + 52 : Math.max(200, Math.min(460, 18 * height + 60, 0.75 * holder.clientWidth + 60));
+  const right = isPicture ? Math.max(94, holder.clientWidth - 50 - pixel * width) : 94;
+  const chart = plot(holder, { height: tall, x, y, right, gridLines: false });
+  const at = (row, column) => state.at.map((i, n) => (n === rows ? (downwards ? row : height - 1 - row) : n === columns ? column : i));
   const box = { x: chart.left, y: chart.top, width: chart.right - chart.left, height: chart.bottom - chart.top };
   const looks = { preserveAspectRatio: "none", style: "image-rendering: pixelated" };
   element(chart.svg, "image", { ...box, ...looks, href: imageOf(width, height, (r, c) => weightAt(at(r, c)) / limit) });
