@@ -149,7 +149,7 @@ def _warn_of_r_squared(name: str, r_squared: float) -> None:
 def _warn_of_plain_ridge(choice: Choice) -> None:
     """Warn where other views are no better on the same held-out samples than ridge regression on the samples as they are."""
     outcomes = choice.path.outcomes[choice.point]
-    plain = {trial.view.name: trial.path for trial in choice.screening.trials if trial.view.transformer is None}
+    plain = {trial.view.name: trial.path for trial in choice.screened if trial.view.transformer is None}
     comparable = [path for name, path in plain.items() if choice.blend.names != (name,)]
     if not comparable or comparable[0].outcomes.shape[1] != len(outcomes):
         return

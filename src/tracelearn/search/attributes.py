@@ -80,6 +80,7 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
     like = task.targets.codes  # attributes that are arrays are of the library of the samples
     score, error = corrected_score(choice, task)
     results, row = cv_results(choice)
+    alignment = task.alignment_of(choice.blend)
     attributes = {
         "alpha_": choice.alpha,
         "ridge_": choice.ridge,
@@ -95,8 +96,8 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
         "cv_results_": results,
         "best_index_": row,
         "best_params_": results["params"][row],
-        "views_tried_": views_tried(choice),
-        "alignment_": None if choice.alignment is None else clone(choice.alignment.transformer),
+        "views_tried_": views_tried(choice, task.why_not_aligned),
+        "alignment_": None if alignment is None else clone(alignment),
         "n_folds_": len(task.folds.first_repeat()),
     }
     if choice.class_map is not None:

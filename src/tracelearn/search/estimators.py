@@ -54,7 +54,7 @@ from tracelearn.search.data import SearchData, find_time, is_incomplete, read_fo
 from tracelearn.search.events import Event, Listener
 from tracelearn.search.folds import Folds
 from tracelearn.search.intervals import interval
-from tracelearn.search.last_fit import coded_for_softmax, moments_to_keep, show_all_samples, spec_of_views
+from tracelearn.search.last_fit import moments_to_keep, show_all_samples, spec_of_views
 from tracelearn.search.predictions import (
     LabelsOfScores,
     LogProbabilities,
@@ -233,8 +233,6 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             with listener.interruptible():
                 choice = choose(task, listener)
             views, samples = show_all_samples(choice, task, data, X, sample_weight)
-            if choice.is_logistic and data.spec.n_targets > 1:
-                samples = coded_for_softmax(samples)
             moments = moments_to_keep(samples) if self.keep_moments else None
             settings = self._settings(
                 choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.tried.split_blend.penalty

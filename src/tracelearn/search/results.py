@@ -61,14 +61,14 @@ class _Row(NamedTuple):
     reason: str
 
 
-def views_tried(choice: Choice) -> dict[str, list[Any]]:
+def views_tried(choice: Choice, why_not_aligned: str) -> dict[str, list[Any]]:
     """List every view that was screened and every path that was walked; ``pandas.DataFrame`` makes a table of it.
 
     The columns are ``views``, ``path``, ``score`` and ``score_se`` on held-out samples, ``explained`` (what selects: the variance
     explained after calibration, or minus the log-loss of logistic regression), ``seconds``, ``taken`` and ``reason``.
     """
     rows = []
-    for trial in choice.screening.trials:
+    for trial in choice.screened:
         is_taken = trial.view.name in choice.blend.names and trial.alignment == choice.blend.alignment
         reason = _reason_of_view(choice, trial, is_taken=is_taken)
         name = with_alignment(trial.view.name, trial.alignment)
@@ -87,8 +87,8 @@ def views_tried(choice: Choice) -> dict[str, list[Any]]:
         "taken": [row.is_taken for row in rows],
         "reason": [row.reason for row in rows],
     }
-    if choice.why_not_aligned:
-        not_tried = ("aligned by group", "none", math.nan, math.nan, math.nan, 0.0, False, choice.why_not_aligned)
+    if why_not_aligned:
+        not_tried = ("aligned by group", "none", math.nan, math.nan, math.nan, 0.0, False, why_not_aligned)
         for column, value in zip(table.values(), not_tried, strict=True):
             column.append(value)
     return table

@@ -21,7 +21,6 @@ from tracelearn.search.paths import Path, ridge_path
 from tracelearn.search.splits import Targets
 from tracelearn.search.task import Task
 from tracelearn.search.views import (
-    MOST_MULTIPLICATIONS,
     Blend,
     Candidate,
     FittedView,
@@ -41,6 +40,9 @@ LEAST_GAIN = 0.002
 # Of the remaining views those whose share in the best combination is above the first number enter the blend, at most so many.
 LEAST_SHARE = 0.1
 MOST_VIEWS = 4
+
+# Views are added to the best one as long as the search takes no more multiplications than this.
+_MOST_MULTIPLICATIONS = 3e11
 
 # Views with similarities or thresholds are tried where they leave so much less unexplained, as a share of it.
 SIMILAR_GAIN = 0.02
@@ -146,7 +148,7 @@ def _blend_of_largest(
         n_joined = n_entries + sizes[name]
         if (
             share > LEAST_SHARE
-            and count_multiplications(task.n_samples, n_joined, n_joined, len(task.folds)) <= MOST_MULTIPLICATIONS
+            and count_multiplications(task.n_samples, n_joined, n_joined, len(task.folds)) <= _MOST_MULTIPLICATIONS
         ):
             strengths[name] = float(f"{share / largest:.3g}")
             n_entries = n_joined

@@ -48,9 +48,6 @@ __all__ = [
     "with_alignment",
 ]
 
-# Views are added to the best one as long as the search takes no more multiplications than this.
-MOST_MULTIPLICATIONS = 3e11
-
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
