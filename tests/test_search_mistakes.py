@@ -131,6 +131,42 @@ def test_of_samples_that_do_not_fit_in_memory_some_choose_and_all_are_learned_fr
     assert model.dual_gap_ <= 1e-6
 
 
+def test_logistic_regression_chosen_by_some_samples_is_fitted_to_blocks_of_all(monkeypatch):
+    da = pytest.importorskip("dask.array")
+    from tracelearn.search import data
+
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = rng.normal(size=(300, 2, 3))
+    far = rng.choice([2.0, 30.0], size=300)  # the squared loss pulls members that are far on the right side back
+    X[:, 0, 0] += np.where(y == 1, far, 0.0)
+    X[:, 1, 1] += np.where(y == 2, far, 0.0)
+    monkeypatch.setattr(data, "available_memory", lambda: 200 * 6 * 40)
+    for samples, targets in [([(X[:150], y[:150]), (X[150:], y[150:])], None), (da.from_array(X, (150, 2, 3)), y)]:
+        with pytest.warns(UserWarning, match="200 of them, drawn at random, choose"):
+            model = TensorClassifier(None).fit(samples, targets)
+        assert model.loss_ == "log_loss"
+        assert model.dual_gap_ <= 1e-6
+        assert model.score(X, y) > 0.8
+
+
+def test_views_of_other_packages_are_refused_where_samples_do_not_fit_in_memory(monkeypatch):
+    from tracelearn.search import data
+
+    X, y = bursts(200)
+    monkeypatch.setattr(data, "available_memory", lambda: 100 * 120 * 40)
+    with pytest.raises(ValueError, match="views of tracelearn for samples that do not fit in memory, got 'bounded'"):
+        TensorClassifier([("bounded", FunctionTransformer(np.tanh))]).fit([(X[:120], y[:120]), (X[120:], y[120:])])
+
+
+def test_views_of_sparse_samples_are_refused_and_not_left_out():
+    sparse = pytest.importorskip("scipy.sparse")
+    X, y = low_rank(60)
+    rows = sparse.csr_array(X.reshape(60, -1))
+    with pytest.raises(ValueError, match="Expected views='auto' or None for sparse samples"):
+        TensorRegressor(SecondOrder(), tensor_shape=(6, 5)).fit(rows, y)
+
+
 # --- probabilities -------------------------------------------------------------------------------------------------------
 
 

@@ -22,13 +22,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, is_sparse, move_to, to_numpy
 from tracelearn.arrays.linalg import n_blas_threads, one_thread
-from tracelearn.errors import InputError, warn
+from tracelearn.errors import InputError, refuse, warn
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
 from tracelearn.estimators.base import TensorInput
 from tracelearn.estimators.prediction import apply_to_samples
 from tracelearn.estimators.scores import accuracy, r_squared
 from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
-from tracelearn.features import PerGroup, ResampleTime, SecondOrder, find_smooth_mode
+from tracelearn.features import PerGroup, ResampleTime, SecondOrder, TensorTransformer, find_smooth_mode
 from tracelearn.features.base import LinearTransformer
 from tracelearn.features.per_group import fit_to_group, in_order, rows_together, samples_by_group, take_samples
 from tracelearn.features.second_order import SpatialFilters
@@ -65,7 +65,14 @@ from tracelearn.search.predictions import (
 )
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.task import Rules, Task
-from tracelearn.search.views import Candidate, ShownByViews, joined_shape_and_penalty, read_views
+from tracelearn.search.views import (
+    Candidate,
+    ShownByViews,
+    candidates_of,
+    joined_shape_and_penalty,
+    named_transformers,
+    views_that_suit,
+)
 
 __all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
 
@@ -294,34 +301,52 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         is_fixed = time is None or spec.is_flat
         return ResampleTime(time, n_times=spec.sample_shape[time] if is_fixed and time is not None else "median")
 
-    def _candidates(self, data: SearchData) -> tuple[Any, ...]:
+    def _candidates(self, data: SearchData) -> tuple[Candidate, ...]:
         """List the views to try."""
-        rows = data.searched.rows
-        if is_sparse(rows):
-            candidates, _ = read_views(None, data.spec.sample_shape, rows.shape[0])
-            return tuple(candidates)
-        positive = bool(array_namespace(rows).all(rows > 0))
-        given = data.searched.as_given
+        is_auto = isinstance(self.views, str) and self.views == "auto"
+        if is_sparse(data.searched.rows):
+            refuse(
+                not (is_auto or self.views is None),
+                f"Expected views='auto' or None for sparse samples, got {self.views!r}: views would make them dense, so pass "
+                "dense ones.",
+            )
+            pairs, reason = named_transformers(None, "views"), "samples are sparse"
+        elif is_auto:
+            pairs, reason = self._default_views(data)
+        else:
+            pairs, reason = named_transformers(self.views, "views"), "as given"
+        for name, transformer in pairs:
+            refuse(
+                not (data.is_all or transformer is None or isinstance(transformer, TensorTransformer)),
+                f"Expected views of tracelearn for samples that do not fit in memory, got {name!r}, which cannot be fitted to "
+                "blocks: leave it out, or pass fewer samples.",
+            )
+        say = reporter(type(self).__name__, self.verbose)
+        say(f"views: {', '.join(name for name, _ in pairs)} ({reason})", 1)
+        return candidates_of(pairs, data.searched.rows.shape[0])
+
+    def _default_views(self, data: SearchData) -> tuple[list[tuple[str, Any]], str]:
+        """List the views of "auto" that suit the samples, and say why these."""
+        searched = data.searched
+        shape = data.spec.sample_shape if searched.as_given is None else tuple(searched.as_given.shape[1:])
+        resampler = data.resampler
         time_axis = self.time_axis
-        is_unequal = False
-        if data.resampler is not None and data.resampler.has_seen_several_lengths:
-            is_unequal = True
-            time_axis = None if time_axis is None else data.resampler.time_axis_
-        smooth_mode, reason_of_smooth = find_smooth_mode(data.searched.tensors, data.searched.weight, data.spec.modes)
-        candidates, reason = read_views(
-            self.views,
-            data.spec.sample_shape if given is None else tuple(given.shape[1:]),
-            rows.shape[0],
-            positive=positive,
+        are_unequal = False
+        if resampler is not None and resampler.has_seen_several_lengths:
+            are_unequal = True
+            time_axis = None if time_axis is None else resampler.time_axis_
+        smooth_mode, reason_of_smooth = find_smooth_mode(searched.tensors, searched.weight, data.spec.modes)
+        pairs, reason_of_time = views_that_suit(
+            shape,
+            searched.rows.shape[0],
+            positive=bool(array_namespace(searched.rows).all(searched.rows > 0)),
             time_axis=time_axis,
             smooth_mode=smooth_mode,
             modes=data.spec.modes,
-            are_unequal=is_unequal,
+            are_unequal=are_unequal,
             are_numbers=not data.are_classes,
         )
-        say = reporter(type(self).__name__, self.verbose)
-        say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason}; {reason_of_smooth})", 1)
-        return tuple(candidates)
+        return pairs, f"{reason_of_time}; {reason_of_smooth}"
 
     def _alignments(self, data: SearchData, groups: Array | None, folds: Folds) -> tuple[tuple[Candidate, ...], str]:
         """List what the samples of each group may be aligned by; say why not, if there are groups and nothing is tried."""
