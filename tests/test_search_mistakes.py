@@ -10,7 +10,9 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.preprocessing import FunctionTransformer
 
 from tracelearn import SecondOrder, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.losses import Huber
+from tracelearn.losses import Huber, SquaredError
+from tracelearn.search.folds import make_folds
+from tracelearn.search.splits import Targets, split_samples
 
 
 def low_rank(n, *, shape=(6, 5), noise=0.3, seed=0):
@@ -307,6 +309,14 @@ def test_two_thousand_classes_take_no_gigabytes():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.3 * 2**30
+
+
+def test_codes_of_classes_are_not_copied_by_what_splits_them():
+    folds = make_folds(5, np.repeat(np.arange(20), 5), classifier=True)
+    codes = np.where(np.repeat(np.arange(20), 5)[:, None] == np.arange(20), 1.0, -1.0)
+    targets = Targets(codes, np.ones(100), SquaredError(), are_classes=True)
+    rows = np.random.default_rng(0).normal(size=(100, 6))
+    assert split_samples(rows, (2, 3), targets, folds).targets.codes is codes
 
 
 # --- scores --------------------------------------------------------------------------------------------------------------

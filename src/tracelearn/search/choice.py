@@ -370,8 +370,8 @@ def _best_of_each_quick_kind(answer: _Answer) -> tuple[Candidate, ...]:
     names = {*answer.tried.blend.names, *screening.blend.names, screening.first_order}
     best_values: dict[type, tuple[float, str]] = {}
     for trial in screening.trials:
-        kind = type(trial.view.transformer)
-        best_values[kind] = max(best_values.get(kind, (-math.inf, "")), (trial.path.value, trial.view.name))
+        kind = type(trial.candidate.transformer)
+        best_values[kind] = max(best_values.get(kind, (-math.inf, "")), (trial.path.value, trial.candidate.name))
     names |= {name for _, name in best_values.values()}
     views = _views_of_any_sign(answer.look.task)
     return tuple(view for view in views if view.name in names and not view.takes_long) or views[:1]

@@ -69,9 +69,9 @@ def views_tried(choice: Choice, why_not_aligned: str) -> dict[str, list[Any]]:
     """
     rows = []
     for trial in choice.screened:
-        is_taken = trial.view.name in choice.blend.names and trial.alignment == choice.blend.alignment
+        is_taken = trial.candidate.name in choice.blend.names and trial.alignment == choice.blend.alignment
         reason = _reason_of_view(choice, trial, is_taken=is_taken)
-        name = with_alignment(trial.view.name, trial.alignment)
+        name = with_alignment(trial.candidate.name, trial.alignment)
         rows.append(_Row(name, "screening", trial.path, trial.seconds, is_taken, reason))
     for tried in choice.all_tried:
         is_taken = tried is choice.tried
@@ -98,7 +98,7 @@ def _reason_of_view(choice: Choice, trial: Trial, *, is_taken: bool) -> str:
     """Say why a view was taken or not."""
     if trial.alignment != choice.blend.alignment:
         return "samples aligned by group are better" if not trial.alignment else _REFUSED
-    share = choice.shares.get(trial.view.name)
+    share = choice.shares.get(trial.candidate.name)
     if is_taken:
         return "" if share is None else f"share {share:.2f} in the best combination"
     if share is None:
