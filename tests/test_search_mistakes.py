@@ -311,6 +311,17 @@ def test_two_thousand_classes_take_no_gigabytes():
     assert peak < 0.3 * 2**30
 
 
+def test_a_search_holds_no_view_of_large_samples_that_it_does_not_go_on_with():
+    X, y = np.random.default_rng(0).normal(size=(40, 60, 200)), np.arange(40) % 2
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        TensorClassifier().fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 13 * X.nbytes
+
+
 def test_codes_of_classes_are_not_copied_by_what_splits_them():
     folds = make_folds(5, np.repeat(np.arange(20), 5), classifier=True)
     codes = np.where(np.repeat(np.arange(20), 5)[:, None] == np.arange(20), 1.0, -1.0)
