@@ -10,7 +10,9 @@ from sklearn.model_selection import KFold, cross_val_predict
 from sklearn.preprocessing import FunctionTransformer
 
 from tracelearn import SecondOrder, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
-from tracelearn.losses import Huber
+from tracelearn.losses import Huber, SquaredError
+from tracelearn.search.folds import make_folds
+from tracelearn.search.splits import Targets, split_samples
 
 
 def low_rank(n, *, shape=(6, 5), noise=0.3, seed=0):
@@ -129,6 +131,42 @@ def test_of_samples_that_do_not_fit_in_memory_some_choose_and_all_are_learned_fr
     new, new_y = bursts(400, seed=5)
     assert model.score(new, new_y) > 0.85
     assert model.dual_gap_ <= 1e-6
+
+
+def test_logistic_regression_chosen_by_some_samples_is_fitted_to_blocks_of_all(monkeypatch):
+    da = pytest.importorskip("dask.array")
+    from tracelearn.search import data
+
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = rng.normal(size=(300, 2, 3))
+    far = rng.choice([2.0, 30.0], size=300)  # the squared loss pulls members that are far on the right side back
+    X[:, 0, 0] += np.where(y == 1, far, 0.0)
+    X[:, 1, 1] += np.where(y == 2, far, 0.0)
+    monkeypatch.setattr(data, "available_memory", lambda: 200 * 6 * 40)
+    for samples, targets in [([(X[:150], y[:150]), (X[150:], y[150:])], None), (da.from_array(X, (150, 2, 3)), y)]:
+        with pytest.warns(UserWarning, match="200 of them, drawn at random, choose"):
+            model = TensorClassifier(None).fit(samples, targets)
+        assert model.loss_ == "log_loss"
+        assert model.dual_gap_ <= 1e-6
+        assert model.score(X, y) > 0.8
+
+
+def test_views_of_other_packages_are_refused_where_samples_do_not_fit_in_memory(monkeypatch):
+    from tracelearn.search import data
+
+    X, y = bursts(200)
+    monkeypatch.setattr(data, "available_memory", lambda: 100 * 120 * 40)
+    with pytest.raises(ValueError, match="views of tracelearn for samples that do not fit in memory, got 'bounded'"):
+        TensorClassifier([("bounded", FunctionTransformer(np.tanh))]).fit([(X[:120], y[:120]), (X[120:], y[120:])])
+
+
+def test_views_of_sparse_samples_are_refused_and_not_left_out():
+    sparse = pytest.importorskip("scipy.sparse")
+    X, y = low_rank(60)
+    rows = sparse.csr_array(X.reshape(60, -1))
+    with pytest.raises(ValueError, match="Expected views='auto' or None for sparse samples"):
+        TensorRegressor(SecondOrder(), tensor_shape=(6, 5)).fit(rows, y)
 
 
 # --- probabilities -------------------------------------------------------------------------------------------------------
@@ -271,6 +309,25 @@ def test_two_thousand_classes_take_no_gigabytes():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.3 * 2**30
+
+
+def test_a_search_holds_no_view_of_large_samples_that_it_does_not_go_on_with():
+    X, y = np.random.default_rng(0).normal(size=(40, 60, 200)), np.arange(40) % 2
+    tracemalloc.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        TensorClassifier().fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 13 * X.nbytes
+
+
+def test_codes_of_classes_are_not_copied_by_what_splits_them():
+    folds = make_folds(5, np.repeat(np.arange(20), 5), classifier=True)
+    codes = np.where(np.repeat(np.arange(20), 5)[:, None] == np.arange(20), 1.0, -1.0)
+    targets = Targets(codes, np.ones(100), SquaredError(), are_classes=True)
+    rows = np.random.default_rng(0).normal(size=(100, 6))
+    assert split_samples(rows, (2, 3), targets, folds).targets.codes is codes
 
 
 # --- scores --------------------------------------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def _warn_of_r_squared(name: str, r_squared: float) -> None:
 def _warn_of_plain_ridge(choice: Choice) -> None:
     """Warn where other views are no better on the same held-out samples than ridge regression on the samples as they are."""
     outcomes = choice.path.outcomes[choice.point]
-    plain = {trial.view.name: trial.path for trial in choice.screening.trials if trial.view.transformer is None}
+    plain = {trial.candidate.name: trial.path for trial in choice.screened if trial.candidate.transformer is None}
     comparable = [path for name, path in plain.items() if choice.blend.names != (name,)]
     if not comparable or comparable[0].outcomes.shape[1] != len(outcomes):
         return
@@ -171,8 +171,10 @@ def _warn_of_accuracy(name: str, choice: Choice, classes: Any) -> None:
     split = choice.split
     tests = np.concatenate([test for _, test in split.folds.splits])
     labels = to_numpy(predicted_class(split.targets.codes))[tests].astype(int)
-    scores = np.concatenate([to_numpy(scores_of_fold) for scores_of_fold in choice.path.held_out])
-    predicted = predicted_class(mapped_scores(scores, choice.class_map)).astype(int)
+    predicted_by_folds = []
+    for scores in choice.path.held_out:
+        predicted_by_folds.append(predicted_class(mapped_scores(to_numpy(scores), choice.class_map)))
+    predicted = np.concatenate(predicted_by_folds).astype(int)
     weight = to_numpy(split.targets.weight)[tests]
     accuracy = float(np.sum(weight * (predicted == labels)) / np.sum(weight))
     share_of_largest = float(np.max(np.bincount(labels, weights=weight)) / np.sum(weight))

@@ -10,9 +10,11 @@ from sklearn.base import clone
 
 from tracelearn.arrays.array_api import Array, array_namespace, move_to
 from tracelearn.fitting import Fitted, Settings
+from tracelearn.moments import Moments
 from tracelearn.samples.reading import Spec
 from tracelearn.search.choice import Choice
 from tracelearn.search.correction import corrected_score
+from tracelearn.search.data import SearchData
 from tracelearn.search.intervals import held_out_residuals
 from tracelearn.search.results import cv_results, views_tried
 from tracelearn.search.task import Task
@@ -21,9 +23,16 @@ from tracelearn.search.views import ShownByViews
 __all__ = ["about_choice", "about_model", "about_samples"]
 
 
-def about_samples(spec: Spec) -> dict[str, Any]:
+def about_samples(data: SearchData) -> dict[str, Any]:
     """List the attributes that say what samples are like."""
-    attributes = {"_spec": spec, "sample_shape_": spec.sample_shape, "n_features_in_": spec.n_features, "stale_": ()}
+    spec = data.spec
+    attributes = {
+        "_spec": spec,
+        "sample_shape_": spec.sample_shape,
+        "n_features_in_": spec.n_features,
+        "resampler_": data.resampler,
+        "stale_": (),
+    }
     if spec.classes is not None:
         attributes["classes_"] = spec.classes
     if spec.modes is not None:
@@ -34,9 +43,14 @@ def about_samples(spec: Spec) -> dict[str, Any]:
 
 
 def about_model(
-    names: Sequence[str], shown: ShownByViews, fitted: Fitted, spec: Spec, shapes: Sequence[tuple[int, ...]]
+    names: Sequence[str],
+    shown: ShownByViews,
+    fitted: Fitted,
+    spec: Spec,
+    shapes: Sequence[tuple[int, ...]],
+    moments: Moments | None,
 ) -> dict[str, Any]:
-    """List the attributes of the model and of its certificate."""
+    """List the attributes of the model and of its certificate; ``moments`` of samples as views show them, if they are kept."""
     xp = array_namespace(fitted.coef)
     target_shape = () if spec.is_single else (spec.n_targets,)
     factors = dict(zip(names, shown.factors, strict=True))
@@ -52,6 +66,8 @@ def about_model(
         "dual_gap_": fitted.gap,
         "convergence_": fitted.convergence,
     }
+    if moments is not None:
+        attributes["moments_"] = moments
     if fitted.confound_coef is not None:
         attributes["confound_coef_"] = xp.reshape(fitted.confound_coef, (*target_shape, -1))
     return attributes
@@ -80,6 +96,7 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
     like = task.targets.codes  # attributes that are arrays are of the library of the samples
     score, error = corrected_score(choice, task)
     results, row = cv_results(choice)
+    alignment = task.alignment_of(choice.blend)
     attributes = {
         "alpha_": choice.alpha,
         "ridge_": choice.ridge,
@@ -95,8 +112,8 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
         "cv_results_": results,
         "best_index_": row,
         "best_params_": results["params"][row],
-        "views_tried_": views_tried(choice),
-        "alignment_": None if choice.alignment is None else clone(choice.alignment.transformer),
+        "views_tried_": views_tried(choice, task.why_not_aligned),
+        "alignment_": None if alignment is None else clone(alignment),
         "n_folds_": len(task.folds.first_repeat()),
     }
     if choice.class_map is not None:

@@ -35,7 +35,7 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     outcomes = path.outcomes[point]
     judged = ~np.isnan(outcomes)
     score = float(np.average(outcomes[judged], weights=weight[judged]))
-    walked = [tried.path for tried in choice.all_tried] + [trial.path for trial in choice.screening.trials]
+    walked = [tried.path for tried in choice.all_tried] + [trial.path for trial in choice.screened]
     tables = [other.outcomes for other in walked if other.outcomes.shape[1] == n_samples]
     bias, spread = optimism(tables, weight, task.groups)
     if point != path.best:

@@ -6,7 +6,6 @@ publishes it. Nothing is written on the estimator before the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -14,38 +13,28 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin, clone
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_to, to_numpy
 from tracelearn.arrays.linalg import n_blas_threads, one_thread
-from tracelearn.errors import InputError, warn
-from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
+from tracelearn.errors import refuse, warn
+from tracelearn.estimators import TraceNormClassifier
 from tracelearn.estimators.base import TensorInput
-from tracelearn.estimators.prediction import apply_to_samples
 from tracelearn.estimators.scores import score_labels, score_numbers
-from tracelearn.estimators.weights import NamedWeights, as_tensors, factors_of, ranks_of
-from tracelearn.features import PerGroup, ResampleTime, SecondOrder, find_smooth_mode
-from tracelearn.features.base import LinearTransformer
-from tracelearn.features.per_group import fit_to_group, in_order, indexable_samples, samples_by_group, take_samples
-from tracelearn.features.second_order import SpatialFilters
+from tracelearn.features import ResampleTime, TensorTransformer, find_smooth_mode
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
-from tracelearn.losses import Loss
 from tracelearn.samples.by_name import in_memory, with_groups, with_targets
-from tracelearn.samples.checks import check_place, learning, read_groups, read_rows
+from tracelearn.samples.checks import learning, read_groups
 from tracelearn.samples.lengths import padded
 from tracelearn.samples.reading import Reader, Spec, read
-from tracelearn.samples.samples import as_raw, unnamed, unnamed_samples
-from tracelearn.samples.scikit_learn import (
-    CallbackSupportMixin,
-    Interval,
-    with_callbacks,
-)
+from tracelearn.samples.samples import as_raw, unnamed
+from tracelearn.samples.scikit_learn import CallbackSupportMixin, Interval, with_callbacks
 from tracelearn.samples.targets import Labels, Numbers
 from tracelearn.search.advice import warn_of_choice, warn_of_copies_and_outliers
-from tracelearn.search.alignment import aligned_view, read_alignments, why_not_aligned
+from tracelearn.search.alignment import read_alignments, why_not_aligned
 from tracelearn.search.attributes import about_choice, about_model, about_samples
 from tracelearn.search.calibration import Calibration
 from tracelearn.search.choice import choose
@@ -53,18 +42,12 @@ from tracelearn.search.data import SearchData, find_time, is_incomplete, read_fo
 from tracelearn.search.events import Event, Listener
 from tracelearn.search.folds import Folds
 from tracelearn.search.intervals import interval
-from tracelearn.search.last_fit import coded_for_softmax, moments_to_keep, show_all_samples, spec_of_views
-from tracelearn.search.predictions import (
-    LabelsOfScores,
-    LogProbabilities,
-    NumbersOfScores,
-    Probabilities,
-    ScoresByViews,
-    flat_if_two_classes,
-)
+from tracelearn.search.last_fit import moments_to_keep, show_all_samples, spec_of_views
+from tracelearn.search.predictions import flat_if_two_classes, labels, log_probabilities, numbers, probabilities
 from tracelearn.search.routing import RoutesToSplitter, params_for_splitter
 from tracelearn.search.task import Rules, Task
-from tracelearn.search.views import Candidate, ShownByViews, joined_shape_and_penalty, read_views
+from tracelearn.search.view_model import LinearInViews
+from tracelearn.search.views import Candidate, candidates_of, named_transformers, views_that_suit
 
 __all__ = ["TensorClassifier", "TensorRegressor", "TensorSearch"]
 
@@ -80,8 +63,8 @@ def _can_learn_more(estimator: Any) -> bool:
     return True
 
 
-class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportMixin):
-    """What both searches share: parameters, fitting, the model that was found."""
+class TensorSearch(RoutesToSplitter, LinearInViews, TensorInput, CallbackSupportMixin):
+    """What both searches share: parameters, and fitting."""
 
     _parameter_constraints: dict[str, Any] = {  # noqa: RUF012 - scikit-learn's convention
         "views": "no_validation",  # names and objects are looked up, and refused in our own words
@@ -150,22 +133,6 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         self.keep_moments = keep_moments
         self.verbose = verbose
 
-    _spec: Spec
-    resampler_: ResampleTime | None
-    sample_shape_: tuple[int, ...]
-    views_: dict[str, Any]
-    coef_by_view_: dict[str, Array]
-    patterns_by_view_: dict[str, Array]
-    intercept_: Any
-    class_map_: Array | None
-    alignment_: Any
-
-    def _loss(self) -> Loss:
-        """Find the loss that the search begins with."""
-        is_classifier = isinstance(self, ClassifierMixin)
-        loss = "squared_error" if isinstance(self.loss, str) and self.loss == "auto" else self.loss
-        return loss_named(loss, for_classes=is_classifier)
-
     def _reader(self) -> Reader:
         """Say how samples and targets are read."""
         if isinstance(self, ClassifierMixin):
@@ -218,11 +185,11 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             )
         X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
         split_params = params_for_splitter(self, params)
-        say = reporter(type(self).__name__, self.verbose)
         # A thread of BLAS that waits for another is busy: where cores are taken, small products take a hundred times as long as
         # on one thread. Views and folds are tried side by side instead.
         n_allowed = n_blas_threads()
         with one_thread():
+            say = reporter(type(self).__name__, self.verbose)
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
             series = padded(X, n_targets=np.shape(y)[0] if np.ndim(y) else None)
             raw = as_raw(series.values, y, sample_weight, confounds)
@@ -232,22 +199,21 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             with listener.interruptible():
                 choice = choose(task, listener)
             views, samples = show_all_samples(choice, task, data, X, sample_weight)
-            if choice.is_logistic and data.spec.n_targets > 1:
-                samples = coded_for_softmax(samples)
             moments = moments_to_keep(samples) if self.keep_moments else None
             settings = self._settings(
                 choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.tried.split_blend.penalty
             )
             report = reporter(type(self).__name__, self.verbose - 1)
             fitted = fit_linear(samples, spec_of_views(data.spec, samples.shape), settings, report=report)
-            names = choice.blend.names
-            shapes = [choice.tried.split_blend.views[name].shape for name in names]
-            attributes = about_samples(data.spec) | about_model(names, views, fitted, data.spec, shapes)
-            attributes |= about_choice(choice, task, settings)
-            attributes["resampler_"] = data.resampler
-            if moments is not None:
-                attributes["moments_"] = moments
-            self._publish(attributes, anew=True)
+            shapes = [choice.tried.split_blend.views[name].shape for name in choice.blend.names]
+            self._publish(
+                {
+                    **about_samples(data),
+                    **about_model(choice.blend.names, views, fitted, data.spec, shapes, moments),
+                    **about_choice(choice, task, settings),
+                },
+                anew=True,
+            )
             warn_of_choice(self, choice, fitted, task)
             listener(Event("fit", 1.0, "fitted to all samples"))
             listener.end()
@@ -295,34 +261,52 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         is_fixed = time is None or spec.is_flat
         return ResampleTime(time, n_times=spec.sample_shape[time] if is_fixed and time is not None else "median")
 
-    def _candidates(self, data: SearchData) -> tuple[Any, ...]:
+    def _candidates(self, data: SearchData) -> tuple[Candidate, ...]:
         """List the views to try."""
-        rows = data.searched.rows
-        if is_sparse(rows):
-            candidates, _ = read_views(None, data.spec.sample_shape, rows.shape[0])
-            return tuple(candidates)
-        positive = bool(array_namespace(rows).all(rows > 0))
-        given = data.searched.as_given
+        is_auto = isinstance(self.views, str) and self.views == "auto"
+        if is_sparse(data.searched.rows):
+            refuse(
+                not (is_auto or self.views is None),
+                f"Expected views='auto' or None for sparse samples, got {self.views!r}: views would make them dense, so pass "
+                "dense ones.",
+            )
+            pairs, reason = named_transformers(None, "views"), "samples are sparse"
+        elif is_auto:
+            pairs, reason = self._default_views(data)
+        else:
+            pairs, reason = named_transformers(self.views, "views"), "as given"
+        for name, transformer in pairs:
+            refuse(
+                not (data.is_all or transformer is None or isinstance(transformer, TensorTransformer)),
+                f"Expected views of tracelearn for samples that do not fit in memory, got {name!r}, which cannot be fitted to "
+                "blocks: leave it out, or pass fewer samples.",
+            )
+        say = reporter(type(self).__name__, self.verbose)
+        say(f"views: {', '.join(name for name, _ in pairs)} ({reason})", 1)
+        return candidates_of(pairs, data.searched.rows.shape[0])
+
+    def _default_views(self, data: SearchData) -> tuple[list[tuple[str, Any]], str]:
+        """List the views of "auto" that suit the samples, and say why these."""
+        searched = data.searched
+        shape = data.spec.sample_shape if searched.as_given is None else tuple(searched.as_given.shape[1:])
+        resampler = data.resampler
         time_axis = self.time_axis
-        is_unequal = False
-        if data.resampler is not None and data.resampler.has_seen_several_lengths:
-            is_unequal = True
-            time_axis = None if time_axis is None else data.resampler.time_axis_
-        smooth_mode, reason_of_smooth = find_smooth_mode(data.searched.tensors, data.searched.weight, data.spec.modes)
-        candidates, reason = read_views(
-            self.views,
-            data.spec.sample_shape if given is None else tuple(given.shape[1:]),
-            rows.shape[0],
-            positive=positive,
+        are_unequal = False
+        if resampler is not None and resampler.has_seen_several_lengths:
+            are_unequal = True
+            time_axis = None if time_axis is None else resampler.time_axis_
+        smooth_mode, reason_of_smooth = find_smooth_mode(searched.tensors, searched.weight, data.spec.modes)
+        pairs, reason_of_time = views_that_suit(
+            shape,
+            searched.rows.shape[0],
+            positive=bool(array_namespace(searched.rows).all(searched.rows > 0)),
             time_axis=time_axis,
             smooth_mode=smooth_mode,
             modes=data.spec.modes,
-            are_unequal=is_unequal,
+            are_unequal=are_unequal,
             are_numbers=not data.are_classes,
         )
-        say = reporter(type(self).__name__, self.verbose)
-        say(f"views: {', '.join(candidate.name for candidate in candidates)} ({reason}; {reason_of_smooth})", 1)
-        return tuple(candidates)
+        return pairs, f"{reason_of_time}; {reason_of_smooth}"
 
     def _alignments(self, data: SearchData, groups: Array | None, folds: Folds) -> tuple[tuple[Candidate, ...], str]:
         """List what the samples of each group may be aligned by; say why not, if there are groups and nothing is tried."""
@@ -376,9 +360,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         self._check_confounds(confounds)
         series = padded(X, spec.sample_shape, len(y) if np.ndim(y) else None)
         raw = as_raw(series.values, y, sample_weight, confounds, spec.modes)
-        views = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), spec.sample_shape)
-        shapes = self._view_shapes()
-        shape, penalty = joined_shape_and_penalty(views.transformers, shapes, self.penalty)
+        views, shape, penalty = self._views_in_one()
         if raw.in_memory and self.resampler_ is not None and is_incomplete(raw.first_samples(), spec.sample_shape):
             raw = replace(raw, batches=[(0, self.joined_views(X), *raw.all_targets())], modes=None)
             reader = replace(self._reader(), tensor_shape=None).after(spec_of_views(spec, shape))
@@ -389,7 +371,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             moments = samples.checked().mapped_rows(views, shape).moments(self.moments_)
         settings = self._settings(self.alpha_, self.ridge_, is_logistic=False, penalty=penalty)
         fitted = fit_linear(moments, spec_of_views(spec, shape), settings)
-        self._publish(about_model(tuple(self.views_), views, fitted, spec, shapes))
+        attributes = about_model(tuple(self.views_), views, fitted, spec, self._view_shapes(), moments)
         stale = (
             "best_score_",
             "best_score_se_",
@@ -399,16 +381,8 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             "score_path_",
             "intervals",
         )
-        self._publish({"moments_": moments, "stale_": stale})
+        self._publish(attributes | {"stale_": stale})
         return self
-
-    def _publish(self, attributes: dict[str, Any], *, anew: bool = False) -> None:
-        """Write fitted attributes, the only place that does; with ``anew`` those of an earlier fit are deleted first."""
-        if anew:
-            for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-                delattr(self, name)
-        for name, value in attributes.items():
-            setattr(self, name, value)
 
     # --- in a notebook -----------------------------------------------------------------------------------------------
 
@@ -429,271 +403,6 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
             f"<p>{escape(' + '.join(self.views_))}: alpha {self.alpha_:.3g}, ridge {self.ridge_:.3g}, held-out score "
             f"{self.best_score_:.3f} ± {self.best_score_se_:.3f}, duality gap {self.dual_gap_:.1g}</p>"
         )
-
-    # --- the model ---------------------------------------------------------------------------------------------------
-
-    @property
-    def coef_(self) -> Array:
-        """The weights of the samples where all views are linear in them, flat where samples are; else those of all views.
-
-        The latter are flat, one view after the other; see ``coef_by_view_``.
-        """
-        coefs = self._by_view("coef_by_view_")
-        if not self.is_linear_:
-            return self._side_by_side(coefs)
-        W: Any = 0.0
-        for name, view in self.views_.items():
-            W = W + (coefs[name] if view is None else view.coef_to_input(coefs[name]))
-        return array_namespace(W).reshape(W, (*self._target_shape(), -1)) if self._spec.is_flat else W
-
-    @property
-    def patterns_(self) -> Array:
-        """The covariances of entries of samples with scores where all views are linear in them; else of entries of views."""
-        patterns = self._by_view("patterns_by_view_")
-        if not self.is_linear_:
-            return self._side_by_side(patterns)
-        # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
-        name, view = next(iter(self.views_.items()))
-        if view is None:
-            return patterns[name]
-        xp = array_namespace(patterns[name])
-        rows = view.inverse_transform(xp.reshape(patterns[name], (-1, *self.sample_shape_)))
-        return xp.reshape(rows, (*self._target_shape(), *self.sample_shape_))
-
-    @property
-    def coef_tensor_(self) -> Array:
-        """The weights as tensors in the modes of samples, whether samples came flat or not."""
-        if not self.is_linear_:
-            return self.coef_
-        return as_tensors(self.coef_, self.sample_shape_, is_single=self._spec.is_single)
-
-    @property
-    def mode_ranks_(self) -> Array:
-        """The rank of the weights in each mode, of the samples or of the only view; with several targets a row for each."""
-        W, n_modes = self._only_tensor()
-        return ranks_of(W, n_modes)
-
-    @property
-    def mode_factors_(self) -> list[tuple[Array, Array]]:
-        """The factors and singular values of the weights in each mode, of the samples or of the only view."""
-        W, n_modes = self._only_tensor()
-        return factors_of(W, n_modes)
-
-    @property
-    def filters_by_view_(self) -> dict[str, SpatialFilters]:
-        """The weights of second order as spatial filters with their patterns, of each window; see ``SecondOrder.filters``."""
-        coefs = self._by_view("coef_by_view_")
-        return {name: view.filters(coefs[name]) for name, view in self.views_.items() if isinstance(view, SecondOrder)}
-
-    def _by_view(self, name: str) -> dict[str, Array]:
-        """Return the fitted attribute of a name, a dict by view; before a fit, raise the AttributeError of a property."""
-        if "views_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__!r} object is not fitted yet: call fit first.")
-        by_view: dict[str, Array] = vars(self)[name]
-        return by_view
-
-    @property
-    def is_linear_(self) -> bool:
-        """Whether all views are linear in the samples, so that the model has weights for the samples themselves."""
-        return all(view is None or isinstance(view, LinearTransformer) for view in self.views_.values())
-
-    def _target_shape(self) -> tuple[int, ...]:
-        """Find the axes of targets that weights have: none if y had one axis."""
-        return () if self._spec.is_single else (self._spec.n_targets,)
-
-    def _side_by_side(self, by_view: dict[str, Array]) -> Array:
-        """Join weights or patterns of several views, flat; those of a single view keep their shape."""
-        arrays = list(by_view.values())
-        if len(arrays) == 1:
-            return arrays[0]
-        xp = array_namespace(arrays[0])
-        return xp.concat([xp.reshape(W, (*self._target_shape(), -1)) for W in arrays], axis=-1)
-
-    def _only_tensor(self) -> tuple[Array, int]:
-        """Find the weights of the samples, or of the only view, and the number of their modes."""
-        coefs = self._by_view("coef_by_view_")
-        if self.is_linear_:
-            return self.coef_tensor_, len(self.sample_shape_)
-        if len(coefs) > 1:
-            raise AttributeError("Expected weights in one set of modes, got those of several views: see coef_by_view_.")
-        (W,) = coefs.values()
-        return W, W.ndim - (0 if self._spec.is_single else 1)
-
-    def _view_shapes(self) -> list[tuple[int, ...]]:
-        """Find the shapes of samples as the views of the model show them."""
-        n_axes = 0 if self._spec.is_single else 1
-        return [tuple(W.shape[n_axes:]) for W in self.coef_by_view_.values()]
-
-    def joined_views(self, X: Any, groups: Any = None) -> Array:
-        """Show samples in memory as the views of the model do, side by side, each times ``view_factors_``.
-
-        The model is linear in these: ``linear_estimator`` learns it. ``groups`` are those of ``predict``.
-        """
-        check_is_fitted(self, "views_")
-        series = padded(X, self.sample_shape_)
-        X, _ = unnamed_samples(series.values, self._spec.modes)
-        samples = read_rows(
-            self._aligned(X, groups, "joined_views"),
-            name=type(self).__name__,
-            known_shape=self.sample_shape_,
-            known_names=self._spec.feature_names,
-            any_library=True,
-            takes_gaps=self.resampler_ is not None,
-            time=self._mode_of_any_length(series.time),
-        )
-        views = ShownByViews(
-            tuple(self.views_.values()), tuple(self.view_factors_.values()), self.sample_shape_, self.resampler_
-        )
-        shape, _ = joined_shape_and_penalty(views.transformers, self._view_shapes(), self.penalty)
-        Z = views(samples.rows, samples.sample_shape)
-        return Z if is_sparse(Z) else array_namespace(Z).reshape(Z, (-1, *shape))
-
-    def _aligned(self, X: Any, groups: Any, method: str) -> Any:
-        """Align samples in memory by group, where the model does."""
-        if self.alignment_ is None:
-            return X
-        self._check_groups(groups, method)
-        return PerGroup(self._alignment()).fit_transform(self._complete(indexable_samples(X)), groups=groups)
-
-    def _alignment(self) -> Any:
-        """Return what samples of the shape of ``fit``, flat or not, are aligned by, not fitted."""
-        return clone(self.alignment_).set_params(tensor_shape=self.sample_shape_)
-
-    def _complete(self, X: Any) -> Any:
-        """Fill the gaps of samples, and bring them to the length of those of ``fit``: what is aligned is complete."""
-        return X if self.resampler_ is None else self.resampler_.transform(X)
-
-    def linear_estimator(self) -> Any:
-        """Make an estimator, not fitted, with the strengths and the loss that were chosen, for what ``joined_views`` returns."""
-        check_is_fitted(self, "views_")
-        _, penalty = joined_shape_and_penalty(tuple(self.views_.values()), self._view_shapes(), self.penalty)
-        is_classifier = isinstance(self, ClassifierMixin)
-        options: dict[str, Any] = {"class_weight": self.class_weight} if is_classifier else {}
-        return (TraceNormClassifier if is_classifier else TraceNormRegressor)(
-            self.alpha_,
-            ridge=self.ridge_,
-            loss="log_loss" if self.loss_ == "log_loss" else self._loss(),
-            penalty=penalty,
-            fit_intercept=self.fit_intercept,
-            tol=self.tol,
-            max_iter=self.max_iter,
-            **options,
-        )
-
-    def adapted(self, X: Any) -> Self:
-        """Return a model for one new person, device or day, given some of its samples without targets.
-
-        A model that aligns samples by group needs to know how those of a new group are: ``predict`` finds out from all samples
-        of the group that it is given together. The model that is returned knows it from these samples, once and for all: its
-        views begin with the alignment, it is an ordinary model that takes no groups, predicts one sample at a time, is saved,
-        and exported. It predicts exactly what ``predict(X, groups=...)`` does where X are all samples of their group.
-
-        Parameters
-        ----------
-        X : array of shape (n_samples, I1, ..., IN), or whatever ``fit`` takes
-            Unlabelled samples of the new group, at least two; their number need not be large, but the covariance of their
-            channels must be told from them.
-
-        Returns
-        -------
-        a fitted model of the same class; where ``fit`` has found no use in alignment it is as this one
-
-        Examples
-        --------
-        >>> from tracelearn import TensorClassifier
-        >>> from tracelearn.datasets import make_persons
-        >>> X, y, person, *_ = make_persons(8, 30, n_times=30, random_state=0)
-        >>> known = person < 7
-        >>> model = TensorClassifier().fit(X[known], y[known], groups=person[known])
-        >>> new = X[person == 7]
-        >>> one = model.adapted(new)
-        >>> bool((one.predict(new[:1]) == model.predict(new, groups=person[person == 7])[:1]).all())
-        True
-        """
-        check_is_fitted(self, "views_")
-        attributes = {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_spec"}
-        if self.alignment_ is not None:
-            X, _ = unnamed_samples(padded(X, self.sample_shape_).values, self._spec.modes)
-            attributes |= {"views_": self._views_adapted_to(X), "alignment_": None}
-        model: Self = clone(self)
-        model._publish(attributes, anew=True)
-        return model
-
-    def _views_adapted_to(self, X: Any, group: Any = None) -> dict[str, Any]:
-        """Let the views of the model begin with the alignment of a group, which is learned from samples of it."""
-        alignment = fit_to_group(self._alignment(), self._complete(X), group)
-        return {name: aligned_view(alignment, view) for name, view in self.views_.items()}
-
-    def _apply(
-        self, after: Callable[[Array], Array], method: str, X: Any, confounds: Any = None, groups: Any = None
-    ) -> Any:
-        """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
-        check_is_fitted(self, "views_")
-        self._check_confounds(confounds)
-        spec = self._spec
-        X, _, _, groups = with_groups(X, None, None, groups, spec.modes)
-        series = padded(X, spec.sample_shape)
-        X, _ = unnamed_samples(series.values, spec.modes)
-        time = self._mode_of_any_length(series.time)
-        check_place(X, next(iter(self.coef_by_view_.values())), f"{type(self).__name__}.{method}()")
-        if self.alignment_ is None:
-            return apply_to_samples(self._scores_by(self.views_, after, time), X, confounds, spec)
-        self._check_groups(groups, method)
-        X, _, _, _ = in_memory(X, known=spec.modes)
-        X, members = samples_by_group(X, groups, type(self).__name__)
-        blocks = []
-        for group, index in members.items():
-            samples = take_samples(X, index)
-            scores = self._scores_by(self._views_adapted_to(samples, group), after, time)
-            confounds_of_group = None if confounds is None else take_samples(confounds, index)
-            blocks.append(apply_to_samples(scores, samples, confounds_of_group, spec))
-        return in_order(blocks, list(members.values()))
-
-    def _scores_by(
-        self, views: dict[str, Any], after: Callable[[Array], Array], time: int | None = None
-    ) -> ScoresByViews:
-        """Make the function that scores a block of samples, given the views of the model."""
-        spec = self._spec
-        coefs = tuple(self.coef_by_view_.values())
-        xp = array_namespace(coefs[0])
-        confound_coef = getattr(self, "confound_coef_", None)
-        return ScoresByViews(
-            name=type(self).__name__,
-            spec=spec,
-            views=ShownByViews(tuple(views.values()), (1.0,) * len(coefs), spec.sample_shape, self.resampler_),
-            coefs=tuple(xp.reshape(W, (spec.n_targets, -1)) for W in coefs),
-            intercept=self.intercept_,
-            confound_coef=None if confound_coef is None else xp.reshape(confound_coef, (spec.n_targets, -1)),
-            class_map=getattr(self, "class_map_", None),
-            after=after,
-            time=time,
-        )
-
-    def _check_groups(self, groups: Any, method: str) -> None:
-        """Refuse samples without groups where the model aligns them by group."""
-        if groups is None:
-            raise InputError(
-                f"Expected groups= for {method} of a model that aligns samples by group, got none: pass the group of each "
-                "sample, which is aligned with the others of its group, or predict by adapted(X), the model for one new group."
-            )
-
-    def _mode_of_any_length(self, padded_along: int | None) -> int | None:
-        """Find the mode along which samples may be of any length: only if those of fit were, or if these come as a list."""
-        if self.resampler_ is None or not (padded_along is not None or self.resampler_.has_seen_several_lengths):
-            return None
-        return self.resampler_.time_axis_
-
-    def _check_confounds(self, confounds: Any) -> None:
-        """Refuse a model of confounds without them, and confounds that it does not know."""
-        expected = self._spec.n_confounds
-        got = 0
-        if confounds is not None:
-            got = 1 if np.ndim(confounds) == 1 else int(np.shape(confounds)[-1])
-        if got != expected:
-            raise ValueError(
-                f"Expected {expected or 'no'} confounds of each sample, as in fit, got {got or 'none'}: pass "
-                f"{'confounds=' if expected else 'samples alone'}."
-            )
 
 
 class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
@@ -817,11 +526,8 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         A model that aligns samples by group (``alignment_`` is not None) needs the group of each: those of a group are aligned
         by all of its samples in X, so that they are predicted together. ``adapted`` makes a model that needs no groups.
         """
-        return self._apply(NumbersOfScores(self._loss(), self._is_single()), "predict", X, confounds, groups)
-
-    def _is_single(self) -> bool:
         check_is_fitted(self, "views_")
-        return self._spec.is_single
+        return self._apply(partial(numbers, self._loss(), self._spec.is_single), "predict", X, confounds, groups)
 
     def predict_interval(
         self, X: Any, level: float = 0.9, confounds: Any = None, groups: Any = None
@@ -860,7 +566,7 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
         X, _, _, groups = in_memory(X, None, groups, self._spec.modes)
         Z = self.joined_views(X, groups)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
-        lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
+        lower, upper = (bound[:, 0] if self._spec.is_single else bound for bound in bounds)
         return move_to(lower, Z), move_to(upper, Z)
 
     def score(
@@ -1025,15 +731,15 @@ cv_results_, best_index_, best_params_, views_tried_, dual_gap_, objective_, n_i
         by all of its samples in X, so that they are predicted together. ``adapted`` makes a model that needs no groups.
         """
         check_is_fitted(self, "views_")
-        return self._apply(LabelsOfScores(self.classes_), "predict", X, confounds, groups)
+        return self._apply(partial(labels, self.classes_), "predict", X, confounds, groups)
 
     def predict_proba(self, X: Any, confounds: Any = None, groups: Any = None) -> Array:
         """Predict the probability of each class, by scores that are calibrated on held-out samples."""
-        return self._apply(Probabilities(self._calibration()), "predict_proba", X, confounds, groups)
+        return self._apply(partial(probabilities, self._calibration()), "predict_proba", X, confounds, groups)
 
     def predict_log_proba(self, X: Any, confounds: Any = None, groups: Any = None) -> Array:
         """Predict the logarithm of the probability of each class."""
-        return self._apply(LogProbabilities(self._calibration()), "predict_log_proba", X, confounds, groups)
+        return self._apply(partial(log_probabilities, self._calibration()), "predict_log_proba", X, confounds, groups)
 
     def _calibration(self) -> Calibration:
         check_is_fitted(self, "views_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sklearn.base import clone
@@ -16,49 +17,51 @@ from tracelearn.search.data import SearchData
 from tracelearn.search.task import Task
 from tracelearn.search.views import ShownByViews, blend_views, fit_view
 
-__all__ = ["coded_for_softmax", "moments_to_keep", "show_all_samples", "spec_of_views"]
+__all__ = ["moments_to_keep", "show_all_samples", "spec_of_views"]
 
 
 def show_all_samples(
     choice: Choice, task: Task, data: SearchData, X: Any, sample_weight: Any
 ) -> tuple[ShownByViews, Samples]:
-    """Fit the chosen views to all samples; return the views as one function, and the samples that it makes.
+    """Fit the chosen views to all samples; return the views as one function, and the samples that it makes, coded for the loss.
 
     Samples that are not in memory are read block by block, once for each view.
     """
-    names = choice.blend.names
-    candidates = {candidate.name: candidate for candidate in task.candidates}
-    shape = data.spec.sample_shape
-    if data.is_all:
-        samples = choice.samples
-        views = {name: choice.views.get(name) or fit_view(candidates[name], samples) for name in names}
-        blended = blend_views(choice.blend, views, samples.weight, task.rules.penalty)
-        transformers = tuple(views[name].transformer for name in names)
-        shown_by_views = ShownByViews(transformers, blended.factors, shape, data.resampler)
-        block = Block(blended.rows, data.codes, samples.weight, 0, data.confounds)
-        return shown_by_views, Samples.of(block, blended.shape)
-    fitted_by_blocks = []
-    for name in names:
-        transformer = candidates[name].transformer
-        if transformer is not None:
-            transformer = _fit_by_blocks(transformer, X, sample_weight)
-        fitted_by_blocks.append(transformer)
+    show = _show_in_memory if data.is_all else partial(_show_blocks, X=X, sample_weight=sample_weight)
+    views, samples = show(choice, task, data)
+    if choice.is_logistic and data.spec.n_targets > 1:  # the softmax loss has zeros and ones in place of -1 and 1
+        samples = samples.mapped_blocks(lambda block: replace(block, Y=0.5 * (block.Y + 1.0)))
+    return views, samples
+
+
+def _show_in_memory(choice: Choice, task: Task, data: SearchData) -> tuple[ShownByViews, Samples]:
+    """Show samples in memory by the chosen views; those that all samples chose are fitted."""
+    views = choice.views
+    if not views:
+        samples = task.aligned_samples(choice.blend)
+        candidates = {candidate.name: candidate for candidate in task.candidates}
+        views = {name: fit_view(candidates[name], samples) for name in choice.blend.names}
+    blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
+    transformers = tuple(views[name].transformer for name in choice.blend.names)
+    block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
+    shown = ShownByViews(transformers, blended.factors, data.spec.sample_shape, data.resampler)
+    return shown, Samples.of(block, blended.shape)
+
+
+def _show_blocks(
+    choice: Choice, task: Task, data: SearchData, X: Any, sample_weight: Any
+) -> tuple[ShownByViews, Samples]:
+    """Fit the chosen views, all of this package, to samples that are read block by block, and show these."""
+    transformers = {candidate.name: candidate.transformer for candidate in task.candidates}
+    fitted = []
+    for name in choice.blend.names:
+        view = transformers[name]
+        fitted.append(None if view is None else clone(view).fit(X, sample_weight=sample_weight))
     # Scales of views are those of the samples that chose.
-    drawn = {name: choice.tried.split_blend.views[name] for name in names}
+    drawn = choice.tried.split_blend.views
     factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
-    shown_by_views = ShownByViews(tuple(fitted_by_blocks), factors, shape)
-    return shown_by_views, data.samples.mapped_rows(shown_by_views, choice.split.shape)
-
-
-def _fit_by_blocks(transformer: Any, X: Any, sample_weight: Any) -> Any:
-    """Fit a transformer of this package to samples that are read block by block."""
-    return clone(transformer).fit(X, sample_weight=sample_weight)
-
-
-def coded_for_softmax(samples: Samples) -> Samples:
-    """Turn codes of several classes, -1 and 1, into zeros and ones, as the softmax loss has them."""
-    blocks = [replace(block, Y=0.5 * (block.Y + 1.0)) for block in samples.blocks]
-    return replace(samples, blocks=blocks)
+    shown = ShownByViews(tuple(fitted), factors, data.spec.sample_shape)
+    return shown, data.samples.mapped_rows(shown, choice.split.shape)
 
 
 def spec_of_views(spec: Spec, shape: tuple[int, ...]) -> Spec:

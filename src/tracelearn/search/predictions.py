@@ -17,14 +17,7 @@ from tracelearn.search.calibration import Calibration
 from tracelearn.search.softmax import mapped_scores
 from tracelearn.search.views import ShownByViews
 
-__all__ = [
-    "LabelsOfScores",
-    "LogProbabilities",
-    "NumbersOfScores",
-    "Probabilities",
-    "ScoresByViews",
-    "flat_if_two_classes",
-]
+__all__ = ["ScoresByViews", "flat_if_two_classes", "labels", "log_probabilities", "numbers", "probabilities"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,51 +65,26 @@ class ScoresByViews:
 # --- functions of scores (n, K) ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class NumbersOfScores:
-    """Turns scores into numbers; a single target has no axis."""
-
-    loss: Loss
-    is_single: bool
-
-    def __call__(self, scores: Array) -> Array:
-        """Apply the inverse link."""
-        predictions = self.loss.inverse_link(scores)
-        return predictions[:, 0] if self.is_single else predictions
+def numbers(loss: Loss, is_single: bool, scores: Array) -> Array:
+    """Turn scores into numbers by the inverse link; a single target has no axis."""
+    predictions = loss.inverse_link(scores)
+    return predictions[:, 0] if is_single else predictions
 
 
-@dataclass(frozen=True, eq=False)
-class LogProbabilities:
-    """Turns scores into logarithms of probabilities."""
-
-    calibration: Calibration
-
-    def __call__(self, scores: Array) -> Array:
-        """Apply the calibration."""
-        return self.calibration.log_probabilities(flat_if_two_classes(scores))
+def labels(classes: Array, scores: Array) -> Array:
+    """Turn scores into labels: that of the largest score."""
+    return labels_of(flat_if_two_classes(scores), classes)
 
 
-@dataclass(frozen=True, eq=False)
-class Probabilities:
-    """Turns scores into probabilities."""
-
-    calibration: Calibration
-
-    def __call__(self, scores: Array) -> Array:
-        """Apply the calibration."""
-        logs = self.calibration.log_probabilities(flat_if_two_classes(scores))
-        return array_namespace(logs).exp(logs)
+def log_probabilities(calibration: Calibration, scores: Array) -> Array:
+    """Turn scores into logarithms of probabilities."""
+    return calibration.log_probabilities(flat_if_two_classes(scores))
 
 
-@dataclass(frozen=True, eq=False)
-class LabelsOfScores:
-    """Turns scores into labels: that of the largest score."""
-
-    classes: Array
-
-    def __call__(self, scores: Array) -> Array:
-        """Choose the labels."""
-        return labels_of(flat_if_two_classes(scores), self.classes)
+def probabilities(calibration: Calibration, scores: Array) -> Array:
+    """Turn scores into probabilities."""
+    logs = log_probabilities(calibration, scores)
+    return array_namespace(logs).exp(logs)
 
 
 def flat_if_two_classes(scores: Array) -> Array:

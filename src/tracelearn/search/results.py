@@ -61,17 +61,17 @@ class _Row(NamedTuple):
     reason: str
 
 
-def views_tried(choice: Choice) -> dict[str, list[Any]]:
+def views_tried(choice: Choice, why_not_aligned: str) -> dict[str, list[Any]]:
     """List every view that was screened and every path that was walked; ``pandas.DataFrame`` makes a table of it.
 
     The columns are ``views``, ``path``, ``score`` and ``score_se`` on held-out samples, ``explained`` (what selects: the variance
     explained after calibration, or minus the log-loss of logistic regression), ``seconds``, ``taken`` and ``reason``.
     """
     rows = []
-    for trial in choice.screening.trials:
-        is_taken = trial.view.name in choice.blend.names and trial.alignment == choice.blend.alignment
+    for trial in choice.screened:
+        is_taken = trial.candidate.name in choice.blend.names and trial.alignment == choice.blend.alignment
         reason = _reason_of_view(choice, trial, is_taken=is_taken)
-        name = with_alignment(trial.view.name, trial.alignment)
+        name = with_alignment(trial.candidate.name, trial.alignment)
         rows.append(_Row(name, "screening", trial.path, trial.seconds, is_taken, reason))
     for tried in choice.all_tried:
         is_taken = tried is choice.tried
@@ -87,8 +87,8 @@ def views_tried(choice: Choice) -> dict[str, list[Any]]:
         "taken": [row.is_taken for row in rows],
         "reason": [row.reason for row in rows],
     }
-    if choice.why_not_aligned:
-        not_tried = ("aligned by group", "none", math.nan, math.nan, math.nan, 0.0, False, choice.why_not_aligned)
+    if why_not_aligned:
+        not_tried = ("aligned by group", "none", math.nan, math.nan, math.nan, 0.0, False, why_not_aligned)
         for column, value in zip(table.values(), not_tried, strict=True):
             column.append(value)
     return table
@@ -98,7 +98,7 @@ def _reason_of_view(choice: Choice, trial: Trial, *, is_taken: bool) -> str:
     """Say why a view was taken or not."""
     if trial.alignment != choice.blend.alignment:
         return "samples aligned by group are better" if not trial.alignment else _REFUSED
-    share = choice.shares.get(trial.view.name)
+    share = choice.shares.get(trial.candidate.name)
     if is_taken:
         return "" if share is None else f"share {share:.2f} in the best combination"
     if share is None:

@@ -21,7 +21,6 @@ from tracelearn.search.paths import Path, ridge_path
 from tracelearn.search.splits import Targets
 from tracelearn.search.task import Task
 from tracelearn.search.views import (
-    MOST_MULTIPLICATIONS,
     Blend,
     Candidate,
     FittedView,
@@ -42,6 +41,9 @@ LEAST_GAIN = 0.002
 LEAST_SHARE = 0.1
 MOST_VIEWS = 4
 
+# Views are added to the best one as long as the search takes no more multiplications than this.
+_MOST_MULTIPLICATIONS = 3e11
+
 # Views with similarities or thresholds are tried where they leave so much less unexplained, as a share of it.
 SIMILAR_GAIN = 0.02
 
@@ -54,7 +56,7 @@ _HOPELESS = 1.75
 class Trial:
     """One view that was screened: its path of ridge regression, and the seconds it took."""
 
-    view: FittedView
+    candidate: Candidate
     path: Path
     seconds: float
     alignment: str = ""  # what the samples of each group were aligned by before, if by anything
@@ -70,7 +72,9 @@ class Screening:
     similar_shares: dict[str, float] = field(default_factory=dict)
     first_order: str = ""  # the best view that keeps the modes of a sample, where it is not far behind another
     trials: tuple[Trial, ...] = ()
-    views: dict[str, FittedView] = field(default_factory=dict)  # those that were fitted to all samples
+    views: dict[str, FittedView] = field(
+        default_factory=dict
+    )  # those to go on with, where they were fitted to all samples
 
 
 def screen(task: Task, report: Report) -> Screening:
@@ -84,20 +88,30 @@ def screen(task: Task, report: Report) -> Screening:
     learns_from_all = task.n_samples <= 2 * SCREENED
     fitted_to = task if learns_from_all else drawn
     trials: list[Trial] = []
+    views: dict[str, FittedView] = {}
     with Parallel(n_jobs=task.rules.n_threads, prefer="threads") as parallel:
         for start in range(0, len(names), task.rules.n_threads):
             batch = task.candidates[start : start + task.rules.n_threads]
             calls = (delayed(_screen_view)(candidate, fitted_to, drawn, index) for candidate in batch)
-            trials += parallel(calls)
+            for trial, view in parallel(calls):
+                trials.append(trial)
+                views[view.name] = view
             best = max(trials, key=lambda trial: trial.path.value)
-            message = f"{', '.join(candidate.name for candidate in batch)} screened; best so far {best.view.name}"
+            message = f"{', '.join(candidate.name for candidate in batch)} screened; best so far {best.candidate.name}"
             if report(Event("views", len(trials) / len(names), message)):
                 break
-    views = {trial.view.name: trial.view for trial in trials} if learns_from_all else {}
-    return replace(_choose_views(task, drawn, trials), trials=tuple(trials), views=views)
+    screening = _choose_views(task, drawn, trials, views)
+    # Views may be as large as the samples: no others are held.
+    names_in_blends = {
+        *screening.blend.names,
+        *(screening.similar.names if screening.similar else ()),
+        screening.first_order,
+    }
+    views_of_blends = {name: view for name, view in views.items() if name in names_in_blends} if learns_from_all else {}
+    return replace(screening, trials=tuple(trials), views=views_of_blends)
 
 
-def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Array) -> Trial:
+def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Array) -> tuple[Trial, FittedView]:
     """Fit a view to the samples of one task, and try ridge regression on it with those drawn from it, of this index."""
     began = time.perf_counter()
     view = fit_view(candidate, fitted_to.samples, fitted_to.folds)
@@ -109,27 +123,26 @@ def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Arra
             view_of_drawn = fit_view(candidate, drawn.samples, drawn.folds)
     blended = blend_views(Blend((candidate.name,)), {candidate.name: view_of_drawn}, drawn.samples.weight, "overlapped")
     path = ridge_path(drawn.split(blended))
-    return Trial(view, path, time.perf_counter() - began, fitted_to.alignment)
+    return Trial(candidate, path, time.perf_counter() - began, fitted_to.alignment), view
 
 
-def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening:
+def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial], views: Mapping[str, FittedView]) -> Screening:
     """Choose the views of the largest shares, without flexible ones, and with them where that leaves less unexplained."""
-    values = {trial.view.name: trial.path.value for trial in trials}
+    values = {trial.candidate.name: trial.path.value for trial in trials}
     flexible = {candidate.name for candidate in task.candidates if candidate.is_flexible}
     tests = [test for _, test in drawn.folds.splits]
-    without_similar = [trial for trial in trials if trial.view.name not in flexible] or list(trials)
-    sizes = {trial.view.name: trial.view.rows.shape[1] for trial in trials}
+    without_similar = [trial for trial in trials if trial.candidate.name not in flexible] or list(trials)
+    sizes = {name: view.rows.shape[1] for name, view in views.items()}
     list_of_shares, unexplained = shares_of([trial.path.held_out for trial in without_similar], tests, drawn.targets)
-    shares = {trial.view.name: share for trial, share in zip(without_similar, list_of_shares, strict=True)}
+    shares = {trial.candidate.name: share for trial, share in zip(without_similar, list_of_shares, strict=True)}
     similar = None
     similar_shares: dict[str, float] = {}
     if len(without_similar) < len(trials):
         shares_of_all, least_unexplained = shares_of([trial.path.held_out for trial in trials], tests, drawn.targets)
         if least_unexplained < (1.0 - SIMILAR_GAIN) * unexplained:
-            similar_shares = {trial.view.name: share for trial, share in zip(trials, shares_of_all, strict=True)}
+            similar_shares = {trial.candidate.name: share for trial, share in zip(trials, shares_of_all, strict=True)}
             similar, similar_shares = _blend_of_largest(task, sizes, similar_shares)
     blend, sorted_shares = _blend_of_largest(task, sizes, shares)
-    views = {trial.view.name: trial.view for trial in trials}
     first_order = _first_order(views, values, explains=task.targets.scorer is None)
     return Screening(blend, sorted_shares, similar, similar_shares, first_order)
 
@@ -146,7 +159,7 @@ def _blend_of_largest(
         n_joined = n_entries + sizes[name]
         if (
             share > LEAST_SHARE
-            and count_multiplications(task.n_samples, n_joined, n_joined, len(task.folds)) <= MOST_MULTIPLICATIONS
+            and count_multiplications(task.n_samples, n_joined, n_joined, len(task.folds)) <= _MOST_MULTIPLICATIONS
         ):
             strengths[name] = float(f"{share / largest:.3g}")
             n_entries = n_joined

@@ -413,8 +413,10 @@ def split_samples(
         return plain if targets.confounds is None else replace(plain, rows_of_fold=_residuals(rows, targets, folds))
     xp = array_namespace(rows)
     rows = as_dtype(rows, widest(rows)["dtype"])
-    target_mean, target_unit = _mean_and_deviation(targets)
-    targets = replace(targets, codes=(targets.codes - target_mean) / target_unit)
+    target_mean, target_unit = 0.0, 1.0
+    if not targets.are_classes:  # of many classes a copy of the codes is larger than the samples
+        target_mean, target_unit = _mean_and_deviation(targets)
+        targets = replace(targets, codes=(targets.codes - target_mean) / target_unit)
     if rows_of_fold is not None:
         share = targets.weight / xp.sum(targets.weight)
         centred = [view - share @ view if targets.fit_intercept else view for view in rows_of_fold]
@@ -434,9 +436,7 @@ def split_samples(
 
 
 def _mean_and_deviation(targets: Targets) -> tuple[Any, float]:
-    """Find the mean (K,) of numbers, and one deviation for all K: the root of their mean variance. Codes of classes stay."""
-    if targets.are_classes:
-        return 0.0, 1.0
+    """Find the mean (K,) of numbers, and one deviation for all K: the root of their mean variance."""
     xp = array_namespace(targets.codes)
     codes = targets.codes
     share = targets.weight / xp.sum(targets.weight)

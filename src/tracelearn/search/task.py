@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, move_to, to_numpy
+from tracelearn.search.alignment import align_samples
 from tracelearn.search.folds import Folds, draw_samples
 from tracelearn.search.splits import SplitSamples, Targets, predicted_class, split_samples
-from tracelearn.search.views import BlendedSamples, Candidate, SamplesInMemory
+from tracelearn.search.views import Blend, BlendedSamples, Candidate, SamplesInMemory
 
 __all__ = ["Rules", "Task"]
 
@@ -77,6 +78,16 @@ class Task:
             order=order,
             groups=None if self.groups is None else self.groups[index],
         )
+
+    def aligned_samples(self, blend: Blend) -> SamplesInMemory:
+        """Return all samples as the views of a blend see them: each group aligned, or as they are."""
+        alignment = self.alignment_of(blend)
+        return self.samples if alignment is None else align_samples(self.samples, alignment, self.groups)
+
+    def alignment_of(self, blend: Blend) -> Any:
+        """Find the transformer, not fitted, that samples are aligned by before the views of a blend; None where they are not."""
+        transformers = {candidate.name: candidate.transformer for candidate in self.alignments}
+        return transformers.get(blend.alignment)
 
     def first_repeat(self) -> Task:
         """Keep the first repeat of the folds."""

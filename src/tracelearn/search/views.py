@@ -30,19 +30,16 @@ __all__ = [
     "SamplesInMemory",
     "ShownByViews",
     "blend_views",
+    "candidates_of",
     "count_multiplications",
     "fit_view",
     "joined_shape_and_penalty",
     "named_transformers",
-    "read_views",
     "takes_gaps",
     "transformed",
     "views_that_suit",
     "with_alignment",
 ]
-
-# Views are added to the best one as long as the search takes no more multiplications than this.
-MOST_MULTIPLICATIONS = 3e11
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +90,12 @@ def views_that_suit(
 ) -> tuple[list[tuple[str, Any]], str]:
     """List the default views that suit samples of a shape, as (name, transformer) pairs, and say why.
 
+    Parameters
+    ----------
+    positive : whether all entries are
+    time_axis, modes : see ``find_time_axis``
+    smooth_mode, are_unequal, are_numbers : see ``default_views``
+
     Examples
     --------
     >>> from tracelearn.search.views import views_that_suit
@@ -117,50 +120,21 @@ def count_multiplications(n_samples: int, n_entries: int, n_distinct: int, n_fol
     return n_samples * n_entries * rank + 10 * n_folds * rank**3
 
 
-def read_views(
-    views: Any,
-    shape: tuple[int, ...],
-    n_samples: int,
-    *,
-    positive: bool = False,
-    time_axis: Any = "auto",
-    smooth_mode: int | None = None,
-    modes: Any = None,
-    are_unequal: bool = False,
-    are_numbers: bool = False,
-) -> tuple[list[Candidate], str]:
-    """Read the parameter ``views`` of an estimator; return candidates, and say why these.
-
-    Parameters
-    ----------
-    views : "auto", transformer, or list of transformers or of (name, transformer) pairs
-        None and "passthrough" are the samples as they are. Transformers without names are named as ``make_union`` does.
-    are_unequal : whether samples are of unequal length, so that the length itself is a view
-    """
-    if isinstance(views, str) and views == "auto":
-        pairs, reason = views_that_suit(
-            shape,
-            n_samples,
-            positive=positive,
-            time_axis=time_axis,
-            smooth_mode=smooth_mode,
-            modes=modes,
-            are_unequal=are_unequal,
-            are_numbers=are_numbers,
-        )
-    else:
-        pairs = named_transformers(views, "views")
-        reason = "as given"
+def candidates_of(pairs: Sequence[tuple[str, Any]], n_samples: int) -> tuple[Candidate, ...]:
+    """Make candidates of views with their names; no more samples become landmarks than there are."""
     candidates = []
     for name, transformer in pairs:
         if isinstance(transformer, Similarities) and transformer.n_landmarks > n_samples:
             transformer = clone(transformer).set_params(n_landmarks=n_samples)  # noqa: PLW2901
         candidates.append(Candidate(name, transformer))
-    return candidates, reason
+    return tuple(candidates)
 
 
 def named_transformers(views: Any, parameter: str) -> list[tuple[str, Any]]:
-    """Give every view a name; ``parameter`` is what errors call them by."""
+    """Read transformers that a user gives: return (name, transformer) pairs, names being those of pairs or of ``make_union``.
+
+    None and "passthrough" are the samples as they are, "raw". ``parameter`` is what errors call the transformers by.
+    """
     listed = list(views) if isinstance(views, Sequence) and not isinstance(views, str) else [views]
     are_pairs = all(isinstance(view, tuple) and len(view) == 2 for view in listed)
     names: list[Any] = [view[0] if are_pairs else None for view in listed]
@@ -268,7 +242,7 @@ def _fit_transform(transformer: Any, samples: SamplesInMemory) -> Array:
     if isinstance(transformer, TensorTransformer):
         transformer.set_output(transform="default")
         return transformer.fit_tensors(samples.tensors_for(transformer), samples.weight)
-    rows = samples.rows if is_sparse(samples.rows) else to_numpy(samples.rows)
+    rows = to_numpy(samples.rows)
     options = {}
     if has_fit_parameter(transformer, "sample_weight"):
         options["sample_weight"] = to_numpy(samples.weight)
