@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import csv
 import importlib
-import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold, StratifiedKFold, StratifiedShuffleSplit
 
+from benchmarks.panel.archives import fetch, read_ts
 from tracelearn import TensorClassifier
 
 FIELDS = ("part", "data", "split", "method", "accuracy", "seconds")
@@ -48,9 +48,12 @@ class Series:
 
 def unequal_sets() -> Iterator[Series]:
     """Read the sets inside packages: split as they come, and four times more at random in the same shares; persons whole."""
-    for package, name in (("aeon", "PickupGestureWiimoteZ"), ("aeon", "JapaneseVowels"), ("sktime", "PLAID")):
-        parts = [_ts_file(package, name, part) for part in ("TRAIN", "TEST")]
-        X = [np.atleast_2d(sample) for samples, _ in parts for sample in samples]
+    aeon = fetch("aeon", "1.6.0") / "aeon/datasets/data"
+    sktime = fetch("sktime", "1.2.0") / "sktime/datasets/data"
+    for folder in (aeon / "PickupGestureWiimoteZ", aeon / "JapaneseVowels", sktime / "PLAID"):
+        name = folder.name
+        parts = [read_ts(folder / f"{name}_{part}.ts") for part in ("TRAIN", "TEST")]
+        X = [np.stack(channels) for samples, _ in parts for channels in samples]
         y = np.concatenate([labels for _, labels in parts])
         n_train = len(parts[0][1])
         given = (np.arange(n_train), np.arange(n_train, len(y)))
@@ -62,16 +65,6 @@ def unequal_sets() -> Iterator[Series]:
     X = [np.asarray(recording, dtype=float).T for recording in watch["X"]]
     y = np.asarray(watch["y"])
     yield Series("smartwatch recordings", X, y, list(GroupKFold(SPLITS).split(y, y, watch["subject"])))
-
-
-def _ts_file(package: str, name: str, part: str) -> tuple[Any, np.ndarray]:
-    """Read a file that lies in a package."""
-    from aeon.datasets import load_from_ts_file
-
-    spec = importlib.util.find_spec(package)
-    folder = Path(spec.origin).parent / "datasets" / "data" / name  # type: ignore[union-attr, arg-type]
-    X, y = load_from_ts_file(str(folder / f"{name}_{part}.ts"))
-    return X, np.asarray(y)
 
 
 def resized(X: list[np.ndarray], length: int) -> np.ndarray:
