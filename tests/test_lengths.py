@@ -329,9 +329,8 @@ def test_pages_and_commands_say_what_was_completed(fitted, tmp_path, capsys):
     from tracelearn.cli import main
     from tracelearn.report import write_model_page
 
-    unequal = (
-        f"{fitted.resampler_.n_unequal_} samples of other lengths, of 20 to 50, brought to {fitted.resampler_.n_times_}"
-    )
+    resampler = fitted.resampler_
+    unequal = f"{resampler.n_unequal_} samples, of lengths from 20 to 50, resampled to {resampler.n_times_}"
     X = with_gaps(np.stack(series(40, shortest=40, longest=40)[0]), 0.1)
     gappy = TensorClassifier(None, cv=3).fit(X, np.arange(40) % 2)
     filled = f"{np.isnan(X).sum()} missing entries filled"
