@@ -39,8 +39,8 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     tables = [other.outcomes for other in walked if other.outcomes.shape[1] == n_samples]
     luck = optimism(tables, weight, task.groups) if point == path.best else 0.0
     outcomes = path.outcomes[point]
-    has_codes_as_scores = task.targets.are_classes and split.has_moments and not choice.is_logistic
-    if task.groups is not None and has_codes_as_scores and point == path.best:
+    fits_codes = task.targets.are_classes and split.has_moments and not choice.is_logistic
+    if task.groups is not None and fits_codes and task.targets.fit_intercept and point == path.best:
         outcomes = _outcomes_about_common_mean(path, split)
     judged = ~np.isnan(outcomes)
     score = float(np.average(outcomes[judged], weights=weight[judged]))
