@@ -5,8 +5,9 @@ import warnings
 
 import numpy as np
 import pytest
+from benchmarks import best_score
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import KFold, LeaveOneGroupOut, cross_val_predict
 from sklearn.preprocessing import FunctionTransformer
 
 from tracelearn import SecondOrder, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
@@ -345,6 +346,38 @@ def test_the_score_is_corrected_for_the_choice_and_results_stay_raw():
         assert model.cv_results_["mean_test_score"][model.best_index_] == pytest.approx(model.raw_score_)
     assert np.mean(scores) < np.mean(raw) - 0.01
     assert abs(np.mean(scores) - 0.5) < abs(np.mean(raw) - 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_noise", [True, False], ids=["noise", "signal"])
+def test_the_score_is_what_new_samples_have_on_average_and_its_standard_error_covers(is_noise):
+    """On 8 data sets of each design: the mean is right within .04, two of its standard errors; uncorrected it is off by more."""
+    designs = [design for design in best_score.DESIGNS if design.is_noise == is_noise and not design.numbers]
+    studies = np.array([best_score.study(design, seed) for design in designs for seed in range(8)])
+    raw, score, error, truth = studies.T
+    assert abs(np.mean(score - truth)) < 0.04 < np.mean(raw - truth)
+    assert np.mean(np.abs(score - truth) <= 2.0 * error) > 0.85
+
+
+@pytest.mark.slow
+def test_the_standard_error_of_a_score_of_numbers_covers():
+    (design,) = [design for design in best_score.DESIGNS if design.name == "numbers, 60"]
+    _, score, error, truth = np.array([best_score.study(design, seed) for seed in range(12)]).T
+    assert np.mean(np.abs(score - truth) <= 2.0 * error) > 0.8
+
+
+def test_groups_of_one_label_that_are_held_out_do_not_make_a_score_fall_below_chance():
+    scores, raw = [], []
+    for seed in range(15):
+        X = np.random.default_rng(seed).normal(size=(40, 3, 4))
+        groups = np.arange(40) // 5
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = TensorClassifier(views=None, cv=LeaveOneGroupOut()).fit(X, groups % 2, groups=groups)
+        scores.append(model.best_score_)
+        raw.append(model.raw_score_)
+    assert np.mean(raw) < 0.3  # a class of which a group is held out is rarer in training
+    assert np.mean(scores) == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3])

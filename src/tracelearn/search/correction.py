@@ -14,9 +14,11 @@ from sklearn.utils import check_random_state
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.search.choice import Choice
+from tracelearn.search.paths import Path
+from tracelearn.search.splits import SplitSamples, predicted_class
 from tracelearn.search.task import Task
 
-__all__ = ["corrected_score", "optimism"]
+__all__ = ["corrected_score", "optimism", "standard_error"]
 
 _DRAWS = 200
 
@@ -28,30 +30,67 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     the point was chosen for its simplicity, not since it was the best.
     """
     path, point = choice.path, choice.point
-    n_samples = choice.split.folds.n_samples
+    split = choice.split
+    n_samples = split.folds.n_samples
     if task.targets.scorer is not None or n_samples != task.folds.n_samples:
         return float(path.means[point]), float(path.errors[point])
-    weight = to_numpy(choice.split.targets.weight)
-    outcomes = path.outcomes[point]
-    judged = ~np.isnan(outcomes)
-    score = float(np.average(outcomes[judged], weights=weight[judged]))
+    weight = to_numpy(split.targets.weight)
     walked = [tried.path for tried in choice.all_tried] + [trial.path for trial in choice.screened]
     tables = [other.outcomes for other in walked if other.outcomes.shape[1] == n_samples]
-    bias, spread = optimism(tables, weight, task.groups)
-    if point != path.best:
-        bias = 0.0
-    error = spread
-    if (
-        task.targets.are_classes
-    ):  # an R² of a small fold says little; where all samples are right, the next one may be wrong
-        error = max(error, float(path.errors[point]), 1.0 / np.count_nonzero(judged))
-    return score - bias, math.hypot(error, bias / 2.0)
+    luck = optimism(tables, weight, task.groups) if point == path.best else 0.0
+    outcomes = path.outcomes[point]
+    fits_codes = task.targets.are_classes and split.has_moments and not choice.is_logistic
+    if task.groups is not None and fits_codes and task.targets.fit_intercept and point == path.best:
+        outcomes = _outcomes_about_common_mean(path, split)
+    judged = ~np.isnan(outcomes)
+    score = float(np.average(outcomes[judged], weights=weight[judged]))
+    # Besides the samples that judge, those that folds have learned from vary, and these they share (Nadeau and Bengio, 2003).
+    n_judged = np.count_nonzero(judged)
+    n_training = np.mean([len(train) for train, _ in split.folds.splits])
+    error = math.sqrt(1.0 + n_judged / n_training) * standard_error(outcomes, weight, task.groups)
+    if task.targets.are_classes:  # where all samples are right, the next one may be wrong
+        error = max(error, 1.0 / n_judged)
+    return score - luck, math.hypot(error, luck / 2.0)
 
 
-def optimism(
-    outcomes: Sequence[Array], weight: Array, groups: Array | None = None, random_state: object = 0
-) -> tuple[float, float]:
-    """Find by how much the best held-out score exceeds what it is worth, and the standard error of the best model's score.
+def _outcomes_about_common_mean(path: Path, split: SplitSamples) -> Array:
+    """Find which held-out samples (n,) the best models classify rightly, with intercepts about the mean of all codes.
+
+    Where groups have one label, folds that hold them out whole cannot be stratified: the classes that a fold holds out are rarer
+    among its training samples than among new ones, and its intercept leans to the others. It is moved back.
+    """
+    codes = to_numpy(split.targets.codes)
+    weight = to_numpy(split.targets.weight)
+    mean = np.average(codes, axis=0, weights=weight)
+    right = np.zeros(len(codes))
+    for (train, test), scores in zip(split.folds.splits, path.held_out, strict=True):
+        common = to_numpy(scores) + mean - np.average(codes[train], axis=0, weights=weight[train])
+        right[test] += predicted_class(common) == predicted_class(codes[test])
+    times = np.sum(split.folds.held_out, axis=0)
+    return np.where(times > 0, right / np.maximum(times, 1), np.nan)
+
+
+def standard_error(outcomes: Array, weight: Array, groups: Array | None = None) -> float:
+    """Find the standard error of the weighted mean of outcomes (n,), where groups are drawn whole; NaN is left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn.search.correction import standard_error
+    >>> standard_error(np.array([0.0, 1.0, 1.0, 0.0, np.nan]), np.ones(5))
+    0.28867513459481287
+    """
+    judged = ~np.isnan(outcomes)
+    weight = weight[judged]
+    deviations = weight * (outcomes[judged] - np.average(outcomes[judged], weights=weight))
+    if groups is not None:
+        deviations = np.bincount(np.unique(groups[judged], return_inverse=True)[1], weights=deviations)
+    n = len(deviations)
+    return math.sqrt(n / max(1, n - 1) * np.sum(deviations**2)) / float(np.sum(weight))
+
+
+def optimism(outcomes: Sequence[Array], weight: Array, groups: Array | None = None, random_state: object = 0) -> float:
+    """Find by how much the best held-out score exceeds what it is worth.
 
     Parameters
     ----------
@@ -65,7 +104,7 @@ def optimism(
     table = np.concatenate(list(outcomes))
     judged = ~np.any(np.isnan(table), axis=0)
     if np.count_nonzero(judged) < 2:
-        return 0.0, 0.0
+        return 0.0
     table = np.unique(table[:, judged], axis=0)
     weight = weight[judged]
     # Of models that are as good on a draw, the first is chosen: the best on all samples.
@@ -78,7 +117,7 @@ def optimism(
         weights = np.bincount(units, weights=weight)
     n_units = len(weights)
     if n_units < 2:
-        return 0.0, 0.0
+        return 0.0
     random = check_random_state(random_state)
     counts = random.multinomial(n_units, np.full(n_units, 1.0 / n_units), size=_DRAWS).T.astype(float)
     counts = counts[:, np.any(counts == 0, axis=0)]
@@ -87,5 +126,4 @@ def optimism(
     best = np.argmax(scores_on_draws, axis=0)
     draws = np.arange(counts.shape[1])
     scores_left_out = (totals @ left_out) / (weights @ left_out)
-    luck = np.mean(scores_left_out[0] - scores_left_out[best, draws])
-    return float(luck), float(np.std(scores_on_draws[0]))
+    return float(np.mean(scores_left_out[0] - scores_left_out[best, draws]))
