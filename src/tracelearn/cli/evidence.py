@@ -14,8 +14,10 @@ from tracelearn.cli.shared import (
     Input,
     Quiet,
     TaskName,
+    as_text,
     check_out,
     make_model,
+    missing_targets,
     mode_number,
     read_alpha,
     read_input,
@@ -50,19 +52,18 @@ class _Question:
         """
         source = self.inputs.open()
         groups = self.inputs.read_groups(source)
-        from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
+        from tracelearn.cli import learning  # after what may be refused: it takes a second
+        from tracelearn.samples.by_name import in_memory
 
-        with progress.Bar(quiet=True) as bar:
-            dataset = learning.read_dataset(source, groups, self.inputs.data, bar)
-        refuse(
-            not isinstance(dataset.X, np.ndarray),
-            f"Expected samples that fit in memory, got {self.inputs.data}: take some of them.",
-        )
-        chosen = learning.find_task(dataset.y, self.task)
-        learning.check_targets(dataset.y, self.cv, chosen)
-        arguments = {"X": dataset.X, "y": dataset.y, "groups": dataset.groups, "cv": self.cv, "scoring": self.scoring}
-        arguments["confounds"] = self.inputs.read_confounds()
-        return arguments, chosen.is_classification, source.modes
+        X, y, modes, _ = in_memory(source)
+        if y is None:
+            raise missing_targets(self.inputs.data)
+        y = as_text(y)
+        chosen = learning.find_task(y, self.task)
+        learning.check_targets(y, self.cv, chosen)
+        confounds = self.inputs.read_confounds()
+        arguments = {"X": X, "y": y, "groups": groups, "confounds": confounds, "cv": self.cv, "scoring": self.scoring}
+        return arguments, chosen.is_classification, modes
 
     def answer(self, result: Any, facts: dict[str, Any], rows: dict[str, str]) -> None:
         """Draw a result where asked to, and print it for programs or for people."""

@@ -171,18 +171,17 @@ def check_out(
     )
 
 
-def write_page(html: Path, facts: Any, evaluation: Any, study: Any, model: Path, context: typer.Context) -> None:
+def write_page(html: Path, model: Any, file: Path, context: typer.Context, **options: Any) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
-    from tracelearn.io.writing import write_atomically
-    from tracelearn.report.page import Origin, render
+    from tracelearn.report import Origin, write_model_page
 
     origin = Origin(
-        file=printable(model.name),
-        sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
-        written_by=read_header(model).tracelearn,
+        file=printable(file.name),
+        sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        written_by=read_header(file).tracelearn,
         command=printable(shlex.join(["tracelearn", *context.obj])),
     )
-    write_atomically(html, render(facts, evaluation, study, origin).encode("utf-8", "backslashreplace"))
+    write_model_page(model, html, origin=origin, **options)
 
 
 def aligns_by_group(model: Any) -> bool:

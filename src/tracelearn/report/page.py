@@ -11,9 +11,8 @@ from tracelearn.plotting.canvas import COLOURS
 from tracelearn.report.facts import ModelFacts, changed_parameters
 from tracelearn.report.numbers import image_modes, numbers
 from tracelearn.report.pages import document, number, signed, times
-from tracelearn.report.scores import Confusion, Evaluation, in_words
+from tracelearn.report.scores import Confusion, Evaluation, Study, in_words
 from tracelearn.report.words import (
-    Study,
     lead,
     listed,
     methods,
@@ -56,7 +55,7 @@ def render(
 ) -> str:
     """Make the page of a model."""
     result = None if evaluation is None else evaluation.result
-    study = Study() if study is None else study
+    study = study or (evaluation and evaluation.study) or Study()
     values = {
         "title": title(facts),
         "lead": lead(facts),

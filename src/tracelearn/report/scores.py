@@ -13,13 +13,47 @@ from sklearn.metrics import confusion_matrix
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
+from tracelearn.inference import Comparison
 
-__all__ = ["Confusion", "Evaluation", "FoldScores", "Residuals", "bounds_of", "compare", "in_words", "join_bounds"]
+__all__ = [
+    "Confusion",
+    "Evaluation",
+    "FoldScores",
+    "Residuals",
+    "Study",
+    "bounds_of",
+    "compare",
+    "in_words",
+    "join_bounds",
+]
 
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
 _FEWEST_RESIDUALS = 9  # held-out samples without which nothing can be said about nine of ten
 _MOST_POINTS = 2000
 _MOST_BARS = 60
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a paper tells and a model does not know; None is unknown.
+
+    Parameters
+    ----------
+    n_samples, n_groups : samples of ``fit``, and groups that were held out whole, 0 if there were none
+    confounds : names of what was regressed out
+    test : a ``PermutationTest`` of this model, default=None
+
+    Examples
+    --------
+    >>> from tracelearn.report import Study
+    >>> Study(n_samples=240, n_groups=12, confounds=["age"]).n_groups
+    12
+    """
+
+    n_samples: int | None = None
+    n_groups: int | None = None
+    confounds: Sequence[str] = ()
+    test: Any = None
 
 
 @dataclass(frozen=True)
@@ -146,6 +180,8 @@ class Evaluation:
     result: Confusion | Residuals
     samples: str
     folds: FoldScores | None = None
+    comparison: Comparison | None = None  # with models of flat samples, on the same folds
+    study: Study | None = None  # the samples of the folds
 
 
 def compare(
