@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -241,7 +240,7 @@ def fit_command(
     _check_strengths(strength, ridge, target_mode, (views, time_axis))
     source = inputs.open()
     groups = inputs.read_groups(source)
-    confounds = inputs.read_confounds()
+    confounds = inputs.read_confounds(source)
     tensor_shape = inputs.file_format["tensor_shape"]
     shape = tensor_shape or source.sample_shape or ()
     modes = read_modes(mode_names, coordinates, shape, source.modes)
@@ -255,7 +254,7 @@ def fit_command(
         options |= {"ridge": ridge, "target_mode": target_mode}
         options["keep_moments"] = loss in ("auto", "squared_error")  # so that models merge and go on learning
     from tracelearn.cli import learning, progress
-    from tracelearn.report import evaluate
+    from tracelearn.report import Study, evaluate
     from tracelearn.report.facts import gather
     from tracelearn.samples.modes import resized_modes
 
@@ -265,9 +264,9 @@ def fit_command(
         X, y = learning.read_samples(source, inputs, bar)
         chosen = learning.find_task(y, task)
         learning.check_targets(y, cv, chosen)
-        if strength is None and not isinstance(X, np.ndarray):
-            options["align"] = None  # all samples of a group are aligned together, in memory
-        model = make_model(strength, classes=chosen.is_classification, **options)
+        # All samples of a group are aligned together, in memory.
+        for_search = {"align": None} if X is source else {}
+        model = make_model(strength, classes=chosen.is_classification, search=for_search, **options)
         known = {"confounds": confounds, "groups": groups} if strength is None else {"confounds": confounds}
         with warnings_as_lines("the fit to all samples"), bar.steps_of(model):
             model.fit(X, None if X is source else y, **known)
@@ -281,7 +280,8 @@ def fit_command(
     facts = _facts(model, y, chosen, evaluation) | {"seconds": time.perf_counter() - began}
     facts |= {**gather(model).for_table(), "confounds": inputs.confound_names, "file": str(out)}
     if html is not None:
-        study = replace(evaluation.study, confounds=inputs.confound_names)
+        n_groups = 0 if groups is None else len(np.unique(groups))
+        study = Study(len(y), n_groups, inputs.confound_names)
         write_page(html, model, out, context, evaluation=evaluation, target_names=target_names, study=study)
         facts["page"] = str(html)
     show(facts, _rows(facts), as_json=as_json, quiet=quiet)

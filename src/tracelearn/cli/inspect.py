@@ -149,9 +149,9 @@ def _evaluate(model: Any, inputs: Input, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
     from tracelearn.report.scores import Evaluation
 
-    confounds, source = inputs.read_confounds(), inputs.open(model=model)
+    source = inputs.open(model=model)
+    groups, confounds = inputs.read_groups(source), inputs.read_confounds(source)
     with Bar(quiet=quiet) as bar:
-        groups = inputs.read_groups(source)
         predictions = predict_all(model, source, bar, with_bounds=True, confounds=confounds, groups=groups)
     if predictions.truth is None:
         raise missing_targets(inputs.data)

@@ -110,7 +110,10 @@ class _Samples:
                 if len(wanted):
                     yield X[wanted], y, None
 
-        return replace(self.X, n_samples=len(rows), blocks=batches, targets=lambda: iter([(self.y[rows], None)]))
+        source: Source = replace(
+            self.X, n_samples=len(rows), blocks=batches, targets=lambda: iter([(self.y[rows], None)])
+        )
+        return source
 
     def _known(self, method: Any, rows: Array) -> dict[str, Array]:
         """Gather the groups and confounds of some samples, where a method takes them."""
