@@ -33,7 +33,14 @@ _ORDINALS = {2: "nd", 3: "rd"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model comes from: its file, the file's digest and who wrote it, and the command that made the page."""
+    """Where a model comes from: its file, the file's digest and who wrote it, and the command that made the page.
+
+    Examples
+    --------
+    >>> from tracelearn.report import Origin
+    >>> Origin("model.tracelearn", "0" * 64, "0.1.0", "tracelearn inspect model.tracelearn --html page.html").file
+    'model.tracelearn'
+    """
 
     file: str
     sha256: str

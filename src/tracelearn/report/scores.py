@@ -175,13 +175,37 @@ class Residuals:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Predictions and the truth, and words for the samples; folds where each was predicted without its own fold."""
+    """How well a model does, as ``evaluate`` finds it by cross-validation, or as new samples say.
+
+    Attributes
+    ----------
+    result : Confusion or Residuals
+        Predictions against the truth.
+    samples : words for the samples
+    folds : FoldScores or None
+        The scores, where each sample was predicted without its own fold.
+    comparison : Comparison or None
+        With models of flat samples, on the same folds.
+    study : Study or None
+        How many samples and groups the folds have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import TraceNormClassifier
+    >>> from tracelearn.report import evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(60) % 2
+    >>> evaluation = evaluate(TraceNormClassifier(), rng.normal(size=(60, 4, 3)) + y[:, None, None], y)
+    >>> evaluation.result.labels, evaluation.result.total, evaluation.study.n_samples
+    (['0', '1'], 60, 60)
+    """
 
     result: Confusion | Residuals
     samples: str
     folds: FoldScores | None = None
-    comparison: Comparison | None = None  # with models of flat samples, on the same folds
-    study: Study | None = None  # the samples of the folds
+    comparison: Comparison | None = None
+    study: Study | None = None
 
 
 def compare(
