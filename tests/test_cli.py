@@ -336,6 +336,20 @@ def test_of_several_steps_the_bar_shows_the_one_that_runs():
             assert (task.description, task.completed, task.total) == (step, done, total)
 
 
+def test_the_bar_of_a_search_moves_to_its_end(monkeypatch, rng):
+    pytest.importorskip("sklearn.callback", reason="scikit-learn has callbacks from version 1.9 on")
+    shown = []
+    monkeypatch.setattr(progress.Bar, "show", lambda bar, step, done=0, total=None: shown.append((step, done, total)))
+    bar, model = progress.Bar(quiet=True), TensorRegressor(views=None, alphas=3, cv=2)
+    X = rng.standard_normal((30, 3, 2))
+    with bar.steps_of(model):
+        model.fit(X, X[:, 0, 0])
+    assert shown[0] == ("fitting", 0, None)
+    assert [done / total for _, done, total in shown[1:]] == sorted(done / total for _, done, total in shown[1:])
+    assert shown[-1][1] == shown[-1][2] > 10
+    assert "_skl_callbacks" not in vars(model)
+
+
 def test_on_a_terminal_a_panel_is_redrawn():
     report = StreamReport(2000, (Point(1000, 0.5, 0.5), Point(2000, 0.25, 0.375)), 2.0, 2)
     written = io.StringIO()

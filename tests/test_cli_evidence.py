@@ -132,7 +132,7 @@ def test_what_cannot_be_written_or_has_another_length_is_refused_before_the_work
     for option, value, words in (
         ("--plot", "null.jpgg", "got null.jpgg: correct --plot."),
         ("--groups", "few", "80 samples and 7 values"),
-        ("--confounds", "few", "80 samples and 7 confounds"),
+        ("--confounds", "few", "80 samples and 7 values"),
     ):
         for command in ("test", "compare", "over-time"):
             code, out, err = call(capsys, command, epochs, "--target", "label", option, value)

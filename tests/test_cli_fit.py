@@ -25,6 +25,7 @@ from tracelearn import (
 )
 from tracelearn.cli import learning
 from tracelearn.io.model_header import FORMAT
+from tracelearn.report import evaluation
 
 FAST = ("--alpha", "0.05", "--cv", "3")
 
@@ -236,7 +237,7 @@ def test_groups_stay_together(capsys, folder, arrays):
 def test_samples_beyond_memory_give_the_same_model(capsys, folder, monkeypatch, more):
     arguments = ["fit", "data.npz", "--target", "label", "--groups", "who", "--cv", "3", "--json", *more]
     whole = json.loads(call(capsys, *arguments, "--out", "whole")[1])
-    monkeypatch.setattr(learning, "available_memory", lambda: 1000)
+    monkeypatch.setattr(evaluation, "available_memory", lambda: 1000)
     blocks = json.loads(call(capsys, *arguments, "--out", "blocks")[1])
     # A search may end elsewhere on a flat curve of scores, where samples are read again for each of them.
     is_search = "--alpha" not in more
@@ -369,7 +370,7 @@ def test_views_are_chosen_and_told(capsys, folder):
 @pytest.mark.parametrize("names", ["channel,time", "channel,time,band,more", "channel,,band", "time,time,band"])
 @pytest.mark.parametrize("more", [[], ["--html", "page"]])
 def test_names_that_do_not_fit_are_refused_before_anything_is_read(capsys, folder, monkeypatch, names, more):
-    monkeypatch.setattr(learning, "read_dataset", lambda *args: pytest.fail("samples were read"))
+    monkeypatch.setattr(learning, "read_samples", lambda *args: pytest.fail("samples were read"))
     code, out, err = call(capsys, "fit", "data.npz", *FAST, *more, "--mode-names", names)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "Expected 3 different names, separated by commas, for samples of shape 4 × 3 × 2" in err
@@ -647,7 +648,7 @@ def test_ctrl_c_is_one_line_and_code_130(folder):
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # tests run in the background inherit that it is ignored
         "from tracelearn.cli import learning\n"
         "def interrupted(*args):\n    os.kill(os.getpid(), signal.SIGINT); threading.Event().wait(30)\n"
-        "learning.fit_and_score = interrupted"
+        "learning.read_samples = interrupted"
     )
     code, out = on_terminal(["fit", "data.npz", *FAST], folder, before)
     assert code == 130, out

@@ -22,9 +22,9 @@ from tracelearn import (
     load,
     save,
 )
-from tracelearn.cli import learning
 from tracelearn.cli.mistakes import printable
 from tracelearn.paper import PaperRegressor
+from tracelearn.report import evaluation
 
 FAST = ("--alpha", "0.05", "--cv", "2")
 rng = np.random.default_rng(0)
@@ -182,7 +182,7 @@ def test_labels_that_are_bytes_are_text(capsys, folder):
 
 def test_labels_that_are_bytes_with_samples_beyond_memory_are_refused_in_one_sentence(capsys, folder, monkeypatch):
     np.savez("bytes.npz", X=X, raw=np.where(HIGH, b"high", b"low"))
-    monkeypatch.setattr(learning, "available_memory", lambda: 1000)
+    monkeypatch.setattr(evaluation, "available_memory", lambda: 1000)
     code, out, err = call(capsys, "fit", "bytes.npz", "--target", "raw", *FAST)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "bytes" in err
@@ -338,8 +338,8 @@ def test_a_warning_says_which_fit_it_is_about_and_iterations_are_an_option(capsy
     assert code == 0
     assert load("model").max_iter == 1
     starts = [line.split(": Expected")[0] for line in err.splitlines()]
-    folds = [f"tracelearn: the fit without fold {number} of 3" for number in (1, 2, 3)]
-    assert starts == ["tracelearn: the fit to all samples", *folds]
+    assert starts[0] == "tracelearn: the fit to all samples"
+    assert set(starts[1:]) == {"tracelearn: a fit without one of the folds"}
     code, _, err = call(capsys, "fit", "data.npz", *few[:-1], "1000", "--out", "better")
     assert (code, err) == (0, "")
     code, _, err = call(capsys, "fit", "data.npz", "--max-iter", "0")

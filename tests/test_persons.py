@@ -32,9 +32,11 @@ from tracelearn import (
     save,
     to_onnx,
 )
-from tracelearn.cli import learning, main
+from tracelearn.cli import main
 from tracelearn.datasets import make_persons
 from tracelearn.inference import compare, permutation_test
+from tracelearn.report import evaluate
+from tracelearn.search.folds import make_folds
 
 ALIGN = ModeWhitener(shrinkage=0.0, time_axis=-1, unit_variance=True)
 VIEWS = [("power", SecondOrder()), ("raw", None)]
@@ -422,10 +424,13 @@ def test_commands_take_groups_where_a_model_aligns(persons, aligned_model, tmp_p
     assert "ModeWhitener" in json.loads(capsys.readouterr().out)["aligned_by"]
 
 
-def test_scores_of_the_command_are_of_aligned_samples(persons):
+def test_held_out_scores_are_of_aligned_samples(persons):
     X, y, person, *_ = persons
     model = TensorClassifier(VIEWS[:1], alphas=3)
-    samples = learning.Dataset(X, y, person)
-    fitted = samples.fit(model)
-    rows = np.flatnonzero(person > 4)
-    assert_array_equal(samples.predict(fitted, rows), fitted.predict(X[rows], groups=person[rows]))
+    evaluation = evaluate(model, X, y, groups=person, cv=2)
+    scores = []
+    for train, test in make_folds(2, y, person, classifier=True).splits:
+        fitted = clone(model).fit(X[train], y[train], groups=person[train])
+        scores.append(np.mean(fitted.predict(X[test], groups=person[test]) == y[test]))
+    assert evaluation.folds.mean == np.mean(scores)
+    assert evaluation.study.n_groups == len(np.unique(person))

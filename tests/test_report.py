@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import confusion_matrix
+from sklearn.base import clone
+from sklearn.metrics import confusion_matrix, r2_score
 from sklearn.pipeline import make_pipeline
 
 from tracelearn import (
@@ -34,13 +35,14 @@ from tracelearn.datasets import make_low_rank_regression
 from tracelearn.features import Logarithm, SecondOrder, default_views
 from tracelearn.plotting.modes import cv_curve
 from tracelearn.plotting.views import view_in_words
-from tracelearn.report import Study, model_page, result_page, write_model_page
+from tracelearn.report import Study, evaluate, evaluation, model_page, result_page, write_model_page
 from tracelearn.report.facts import MOST_COMPONENTS, Weights, gather
 from tracelearn.report.page import Origin, render
 from tracelearn.report.pages import as_json
 from tracelearn.report.scores import Confusion, Evaluation, Residuals, compare
 from tracelearn.report.words import methods, what_views_are, with_interval
 from tracelearn.samples.modes import Mode
+from tracelearn.search.folds import make_folds
 
 EVIL = '</script><img src=x onerror="document.title=1">'
 NAMES = ("channel", "time", "frequency")
@@ -93,7 +95,8 @@ def classifier(samples):
 @pytest.fixture(scope="module")
 def regressor(samples):
     X, y, _ = samples
-    return TraceNormRegressor(alpha=0.05).fit(X[:160], y[:160])  # so that there are several components
+    second = X[:, 0, 0, 2] - X[:, 1, 3, 2]  # so that several components carry 99 % of the weights
+    return TraceNormRegressor(alpha=0.05).fit(X[:160], (y + second)[:160])
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
@@ -154,6 +157,54 @@ def test_residuals_that_are_all_alike_fall_into_one_bin(residual):
     counts, edges = Residuals(np.zeros((3, 1)), near).histogram(0)
     assert counts.tolist() == [3]
     assert edges[0] < residual < edges[1]
+
+
+def test_a_model_is_evaluated_on_folds_and_its_page_tells_the_scores_and_who_was_held_out(samples):
+    X, y, _ = samples
+    groups = np.arange(240) // 20
+    model, called = TraceNormRegressor(alpha=0.3), []
+    found = evaluate(model, X, y, groups=groups, cv=4, on_fold=lambda *numbers: called.append(numbers))
+    folds = make_folds(4, y, groups, classifier=False).splits
+    scores = [r2_score(y[test], clone(model).fit(X[train], y[train]).predict(X[test])) for train, test in folds]
+    assert found.folds.mean == pytest.approx(np.mean(scores), abs=1e-9)
+    assert found.comparison.names == ("model", "ridge")
+    assert found.result.total == 240
+    assert called == [(fold, 4) for fold in range(4)]
+    assert not hasattr(model, "coef_")
+    text = str(Text(model_page(model.fit(X, y), evaluation=found)))
+    assert "n = 240 in 12 groups" in text
+    assert "On 4 folds, each predicted by a model chosen and fitted without it" in text
+    with pytest.raises(ValueError, match="Expected X and y, or an evaluation"):
+        model_page(model, X, y, evaluation=found)
+
+
+def test_files_tables_with_names_and_lists_are_evaluated_as_arrays_are(samples, tmp_path, monkeypatch):
+    xarray = pytest.importorskip("xarray")
+    X, y, _ = samples
+    who = np.arange(240) // 20
+    np.savez(tmp_path / "data.npz", X=X, y=y, who=who)
+    model = TraceNormRegressor(alpha=0.3)
+    wanted = evaluate(model, X, y, groups=who, cv=3)
+    named = evaluate(model, xarray.DataArray(X, dims=("sample", *NAMES)), y, groups=who, cv=3)
+    from_file = evaluate(model, str(tmp_path / "data.npz"), groups="who", cv=3)
+    monkeypatch.setattr(evaluation, "available_memory", lambda: 1000)
+    in_blocks = evaluate(model, str(tmp_path / "data.npz"), groups="who", cv=3)
+    for other in (named, from_file, in_blocks):
+        np.testing.assert_allclose(other.result.predicted, wanted.result.predicted, atol=1e-5)
+        assert other.folds.mean == pytest.approx(wanted.folds.mean, abs=1e-6)
+    assert from_file.comparison.names == ("model", "ridge")
+    assert in_blocks.comparison.names == ("model",)
+    with pytest.raises(ValueError, match="Expected one target for each sample"):
+        evaluate(model, X)
+
+
+def test_a_page_takes_the_confounds_of_its_samples(samples):
+    X, y, _ = samples
+    age = np.linspace(0.0, 1.0, 240)
+    model = TraceNormRegressor(alpha=0.3).fit(X[:160], y[:160], confounds=age[:160])
+    data = data_of(model_page(model, X[160:], y[160:], confounds=age[160:]))
+    wanted = model.predict(X[160:], confounds=age[160:])
+    np.testing.assert_allclose(data["residuals"][0]["predicted"], wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_many_samples_are_thinned_in_the_drawing_only():
@@ -263,6 +314,21 @@ def test_the_first_sentence_names_classes_sizes_and_modes(classifier):
     assert "4 × 9 × 3 = 108 entries of a sample (channel × time × frequency)" in text
     assert EVIL in text
     assert f"{classifier.dual_gap_:.1e}".split("e", maxsplit=1)[0].removesuffix(".0") in text
+
+
+def test_of_more_names_than_an_axis_has_room_for_the_largest_entries_of_each_factor_are_drawn(rng):
+    names = [f"entry {i}" for i in range(150)]
+    X = rng.standard_normal((100, 150, 3))
+    model = TraceNormRegressor(alpha=0.3).fit(X, X[:, 70, 0] - X[:, 120, 1])
+    drawn, short = data_of(model_page(model, coordinates=(names, None)))["components"]
+    for factor, called, values in zip(model.mode_factors_[0][0].T, drawn["largest"], drawn["factors"], strict=False):
+        largest = sorted(range(150), key=lambda i: -abs(factor[i]))[: len(called)]
+        assert called == [names[i] for i in largest]
+        np.testing.assert_allclose(values, factor[largest], rtol=1e-4)
+    assert "entry 70" in drawn["largest"][0] + drawn["largest"][-1]
+    assert 10 <= len(drawn["largest"][0]) <= 30
+    assert "largest" not in short
+    assert drawn["names"] is drawn["x"] is None
 
 
 def test_drawn_factors_and_shares_are_those_of_the_model(classifier):
@@ -735,7 +801,7 @@ def test_sliders_kinds_and_classes_change_what_is_drawn(browser, page_paths):
     slider = find(browser, ".slide input")[0]
     slider.send_keys("\ue014" if slider.get_attribute("value") == "0" else "\ue012")  # right or left arrow
     seen.append(image())
-    find(browser, '[data-kind="patterns"]')[0].click()
+    find(browser, '[data-kind="coef"]')[0].click()  # patterns are shown first
     seen.append(image())
     shares = [cell.text for cell in find(browser, "[data-share]")]
     find(browser, "#share-target option")[3].click()
@@ -747,13 +813,13 @@ def test_sliders_kinds_and_classes_change_what_is_drawn(browser, page_paths):
 
 
 @needs_browser
-def test_arrow_keys_read_single_weights(browser, page_paths, regressor):
+def test_arrow_keys_read_single_entries(browser, page_paths, regressor):
     open_page(browser, page_paths / "regressor.html")
     find(browser, "#slice")[0].send_keys("\ue014\ue014")
     told = find(browser, "#reading")[0].text
-    where = re.fullmatch(r"channel = (\d), time = (\d), frequency = (\d): weight ([−\d.]+)", told)
+    where = re.fullmatch(r"channel = (\d), time = (\d), frequency = (\d): pattern ([−\d.]+)", told)
     at = tuple(int(one) for one in where.groups()[:3])
-    assert float(where[4].replace("−", "-")) == pytest.approx(regressor.coef_[at], rel=0.02, abs=1e-3)
+    assert float(where[4].replace("−", "-")) == pytest.approx(regressor.patterns_[at], rel=0.02, abs=1e-3)
 
 
 @needs_browser

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +17,11 @@ from tracelearn.cli.shared import (
     TaskName,
     check_out,
     make_model,
-    mode_number,
     read_alpha,
     read_input,
     show,
     takes,
+    targets_of,
 )
 from tracelearn.errors import refuse
 from tracelearn.optional import require
@@ -42,27 +43,21 @@ class _Question:
     as_json: bool
     quiet: bool
 
-    def read(self) -> tuple[dict[str, Any], bool, Any]:
-        """Read samples, targets, groups and confounds.
+    def read(self) -> tuple[dict[str, Any], bool]:
+        """Open samples with their targets, groups and confounds.
 
-        Returns these with the folds and the score, as arguments of a function of ``tracelearn.inference``, whether targets are
-        labels, and what the modes are called.
+        Returns these with the folds and the score, as arguments of a function of ``tracelearn.inference``, and whether targets
+        are labels.
         """
         source = self.inputs.open()
-        groups = self.inputs.read_groups(source)
-        from tracelearn.cli import learning, progress  # after what may be refused: it takes a second
+        arguments = {"X": source, "y": None, "groups": self.inputs.read_groups(source), "cv": self.cv}
+        y = targets_of(source, self.inputs.data)
+        from tracelearn.cli import learning  # after what may be refused: it takes a second
 
-        with progress.Bar(quiet=True) as bar:
-            dataset = learning.read_dataset(source, groups, self.inputs.data, bar)
-        refuse(
-            not isinstance(dataset.X, np.ndarray),
-            f"Expected samples that fit in memory, got {self.inputs.data}: take some of them.",
-        )
-        chosen = learning.find_task(dataset.y, self.task)
-        learning.check_targets(dataset.y, self.cv, chosen)
-        arguments = {"X": dataset.X, "y": dataset.y, "groups": dataset.groups, "cv": self.cv, "scoring": self.scoring}
-        arguments["confounds"] = self.inputs.read_confounds()
-        return arguments, chosen.is_classification, source.modes
+        chosen = learning.find_task(y, self.task)
+        learning.check_targets(y, self.cv, chosen)
+        arguments |= {"confounds": self.inputs.read_confounds(source), "scoring": self.scoring}
+        return arguments, chosen.is_classification
 
     def answer(self, result: Any, facts: dict[str, Any], rows: dict[str, str]) -> None:
         """Draw a result where asked to, and print it for programs or for people."""
@@ -122,7 +117,7 @@ def permutation_command(
 
     Targets are permuted within groups; where every group has one target, whole groups are.
     """
-    arguments, classes, _ = question.read()
+    arguments, classes = question.read()
     from tracelearn.inference import permutation_test
 
     model = make_model(read_alpha(alpha), classes=classes, search={"views": None})
@@ -159,7 +154,7 @@ def compare_command(
     question: _Question,
 ) -> None:
     """Compare a model with ridge and logistic regression on flat samples, on the same folds."""
-    arguments, classes, _ = question.read()
+    arguments, classes = question.read()
     from tracelearn.inference import compare
 
     model = make_model(read_alpha(alpha), classes=classes)
@@ -189,14 +184,13 @@ def over_time_command(
     question: _Question,
 ) -> None:
     """Fit and score a model at each position along a mode, such as time."""
-    arguments, classes, modes = question.read()
+    arguments, classes = question.read()
     from tracelearn.inference import decode_over_time
 
-    strength, along = read_alpha(alpha), mode_number(axis, modes, "--axis", first=1)  # axis 0 is samples
+    strength = read_alpha(alpha)
+    along = int(axis) if re.fullmatch(r"-?\d+", axis) else axis
     model = make_model("auto" if strength is None else strength, classes=classes)
     result = decode_over_time(model, **arguments, axis=along, window=window, step=step, generalize=generalize)
-    if modes is not None:
-        result = replace(result, mode=modes[along - 1 if along > 0 else along].windows(result.positions, window))
     mode, mean, error = result.mode, result.mean, result.standard_error
     names = result.positions if mode is None else mode.values
     names = [f"{name:.6g}" if isinstance(name, float) else str(name) for name in names.tolist()]

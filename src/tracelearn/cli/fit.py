@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 import tracelearn
+from tracelearn.cli.mistakes import warnings_as_lines
 from tracelearn.cli.shared import (
     AsJson,
     Coordinates,
@@ -33,6 +35,10 @@ from tracelearn.cli.shared import (
     write_page,
 )
 from tracelearn.errors import refuse
+
+if TYPE_CHECKING:
+    from tracelearn.cli.learning import Task
+    from tracelearn.report import Evaluation
 
 __all__ = ["fit_command"]
 
@@ -68,6 +74,19 @@ def _views(text: str, time_axis: Any, shape: Sequence[int], modes: Any) -> Any:
     return [(name, views[name]) for name in names]
 
 
+def _check_strengths(alpha: float | None, ridge: float, target_mode: bool, how_to_search: tuple[str, str]) -> None:
+    """Refuse options of a search with a given alpha, and options of a linear model without."""
+    refuse(
+        alpha is not None and how_to_search != ("auto", "auto"),
+        "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
+    )
+    refuse(
+        alpha is None and (ridge != 0.0 or target_mode),
+        "Expected a number for --alpha with --ridge or --target-mode, got auto: a search chooses by itself, so leave them out.",
+    )
+    refuse(not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -75,6 +94,51 @@ def _counted(classes: dict[str, int]) -> str:
     shown = ", ".join(f"{label}: {count:,}" for label, count in list(classes.items())[:_SHOWN_CLASSES])
     more = len(classes) - _SHOWN_CLASSES
     return f"{len(classes)} ({shown}{f', and {more} more' if more > 0 else ''})"
+
+
+def _facts(model: Any, y: Any, task: Task, evaluation: Evaluation) -> dict[str, Any]:
+    """Gather what programs and people are told of a fitted model."""
+    labels, counts = np.unique(y, return_counts=True) if task.is_classification else (np.zeros(0), np.zeros(0))
+    classes = {str(label): int(count) for label, count in zip(labels.tolist(), counts.tolist(), strict=True)}
+    return {
+        "model": type(model).__name__,
+        "task": task.name,
+        "reason": task.reason,
+        "n_samples": len(y),
+        "sample_shape": [int(size) for size in model.sample_shape_],
+        "classes": classes or None,
+        "loss": getattr(model, "loss_", model.loss),
+        "penalty": model.penalty,
+        "alpha": float(np.max(model.alpha_)),
+        "ridge": float(getattr(model, "ridge_", getattr(model, "ridge", 0.0))),
+        "mode_weights": getattr(model, "mode_weights", None),
+        "target_mode": bool(getattr(model, "target_mode", False)),
+        "scaling": getattr(model, "scaling", None),
+        "views_taken": list(getattr(model, "views_", {})),
+        "dual_gap": float(model.dual_gap_),
+        "n_iter": int(model.n_iter_),
+        "score": _score(evaluation),
+    }
+
+
+def _score(evaluation: Evaluation) -> dict[str, Any]:
+    """Gather the scores of the folds, of the model and of models of flat samples."""
+    folds, flat, (measure, _, baseline, _) = evaluation.folds, evaluation.comparison, evaluation.result.headline
+    assert folds is not None
+    assert flat is not None
+    flat_scores = zip(flat.names, flat.means, flat.difference, flat.standard_error, strict=True)
+    return {
+        "measure": measure.replace("²", "2"),
+        "mean": folds.mean,
+        "standard_error": folds.standard_error,
+        "folds": folds.count,
+        "baseline": folds.baseline,
+        "baseline_is": baseline,
+        "flat_models": [
+            {"model": name, "mean": float(mean), "difference": float(difference), "standard_error": float(error)}
+            for name, mean, difference, error in flat_scores
+        ][1:],
+    }
 
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
@@ -173,57 +237,51 @@ def fit_command(
     check_out(out, "model", force=force, inputs=inputs.files)
     check_out(html, "page", force=force, option="--html", inputs=(*inputs.files, out))
     strength = read_alpha(alpha)
-    is_search = strength is None
-    refuse(
-        not is_search and (views, time_axis) != ("auto", "auto"),
-        "Expected --alpha auto with --views or --time-axis, got a number: leave it out.",
-    )
-    refuse(
-        is_search and (ridge != 0.0 or target_mode),
-        "Expected a number for --alpha with --ridge or --target-mode, got auto: a search chooses by itself, so leave them out.",
-    )
-    refuse(not ridge < math.inf, f"Expected a number of at least 0 for --ridge, got {ridge}: correct it.")
+    _check_strengths(strength, ridge, target_mode, (views, time_axis))
     source = inputs.open()
-    grouping = inputs.read_groups(source)
-    confounding = inputs.read_confounds()
+    groups = inputs.read_groups(source)
+    confounds = inputs.read_confounds(source)
     tensor_shape = inputs.file_format["tensor_shape"]
     shape = tensor_shape or source.sample_shape or ()
     modes = read_modes(mode_names, coordinates, shape, source.modes)
-    from tracelearn.cli import learning, progress
-    from tracelearn.report import Study
-    from tracelearn.report.facts import gather
-
     options: dict[str, Any] = {"penalty": penalty, "tensor_shape": tensor_shape}
-    if max_iter is not None:
-        options["max_iter"] = max_iter
-    if is_search:
+    options |= {} if max_iter is None else {"max_iter": max_iter}
+    options |= {} if loss == "auto" else {"loss": loss}
+    if strength is None:
         axis = _time_axis(time_axis, modes)
         options |= {"cv": cv, "time_axis": axis, "views": _views(views, axis, shape, modes)}
     else:
         options |= {"ridge": ridge, "target_mode": target_mode}
         options["keep_moments"] = loss in ("auto", "squared_error")  # so that models merge and go on learning
+    from tracelearn.cli import learning, progress
+    from tracelearn.report import Study, evaluate
+    from tracelearn.report.facts import gather
+    from tracelearn.samples.modes import resized_modes
+
+    learning.make_room()
+    began = time.perf_counter()
     with progress.Bar(quiet=quiet or as_json) as bar:
-        dataset = learning.read_dataset(source, grouping, inputs.data, bar)
-        refuse(
-            confounding is not None and not isinstance(dataset.X, np.ndarray),
-            f"Expected samples that fit in memory with --confounds, got {inputs.data}: take some of them.",
-        )
-        dataset = replace(dataset, confounds=confounding)
-        chosen = learning.find_task(dataset.y, task)
-        learning.check_targets(dataset.y, cv, chosen)
-        if loss != "auto":
-            options["loss"] = loss
-        model = make_model(strength, classes=chosen.is_classification, **options)
-        model, facts, evaluation = learning.fit_and_score(dataset, chosen, model, cv, bar)
-        if modes is not None:
-            learning.name_modes(model, modes)
-        tracelearn.save(model, out)
-        learned = gather(model, target_names=inputs.names_of(evaluation.result))
-        if html is not None:
-            n_groups = 0 if grouping is None else len(np.unique(grouping))
-            study = Study(len(dataset.y), n_groups, tuple(inputs.confound_names))
-            write_page(html, learned, evaluation, study, out, context)
-    facts |= {**learned.for_table(), "confounds": inputs.confound_names, "file": str(out)}
+        X, y = learning.read_samples(source, inputs, bar)
+        chosen = learning.find_task(y, task)
+        learning.check_targets(y, cv, chosen)
+        # All samples of a group are aligned together, in memory.
+        for_search = {"align": None} if X is source else {}
+        model = make_model(strength, classes=chosen.is_classification, search=for_search, **options)
+        known = {"confounds": confounds, "groups": groups} if strength is None else {"confounds": confounds}
+        with warnings_as_lines("the fit to all samples"), bar.steps_of(model):
+            model.fit(X, None if X is source else y, **known)
+        with warnings_as_lines("a fit without one of the folds"):
+            known = {"groups": groups, "confounds": confounds, "cv": cv, "on_fold": partial(bar.show, "scoring")}
+            evaluation = evaluate(model, X, None if X is source else y, **known)
+    if modes is not None:  # which are counted where samples were brought to another length
+        model.name_modes(resized_modes(modes, model.sample_shape_))
+    tracelearn.save(model, out)
+    target_names = inputs.names_of(evaluation.result)
+    facts = _facts(model, y, chosen, evaluation) | {"seconds": time.perf_counter() - began}
+    facts |= {**gather(model).for_table(), "confounds": inputs.confound_names, "file": str(out)}
     if html is not None:
+        n_groups = 0 if groups is None else len(np.unique(groups))
+        study = Study(len(y), n_groups, inputs.confound_names)
+        write_page(html, model, out, context, evaluation=evaluation, target_names=target_names, study=study)
         facts["page"] = str(html)
     show(facts, _rows(facts), as_json=as_json, quiet=quiet)

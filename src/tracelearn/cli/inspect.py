@@ -149,9 +149,9 @@ def _evaluate(model: Any, inputs: Input, *, quiet: bool) -> Any:
     """Predict the samples of a file and compare with the truth."""
     from tracelearn.report.scores import Evaluation
 
-    confounds, source = inputs.read_confounds(), inputs.open(model=model)
+    source = inputs.open(model=model)
+    groups, confounds = inputs.read_groups(source), inputs.read_confounds(source)
     with Bar(quiet=quiet) as bar:
-        groups = inputs.read_groups(source)
         predictions = predict_all(model, source, bar, with_bounds=True, confounds=confounds, groups=groups)
     if predictions.truth is None:
         raise missing_targets(inputs.data)
@@ -191,13 +191,9 @@ def inspect_command(
         names = _mode_names(mode_names, loaded, for_page=html is not None)
         facts = _describe(loaded, names, model)
         if html is not None:
-            from tracelearn.report import Study
-            from tracelearn.report.facts import gather
-
             evaluation = None if inputs is None else _evaluate(loaded, inputs, quiet=as_json)
             targets = None if inputs is None or evaluation is None else inputs.names_of(evaluation.result)
-            learned = gather(loaded, mode_names=names, target_names=targets)
-            write_page(html, learned, evaluation, Study(), model, context)
+            write_page(html, loaded, model, context, evaluation=evaluation, mode_names=names, target_names=targets)
         rows = _rows(facts)
     if html is not None and not as_json:
         echo(f"page of {facts['kind']}: {html}")

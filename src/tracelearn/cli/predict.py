@@ -31,6 +31,7 @@ from tracelearn.cli.shared import (
     takes,
 )
 from tracelearn.errors import refuse
+from tracelearn.io.model_header import read_header
 from tracelearn.samples.modes import check_file_modes
 
 __all__ = ["Predictions", "load_to_predict", "predict_all", "predict_command"]
@@ -179,12 +180,12 @@ def _as_bytes(predictions: Predictions, suffix: str) -> bytes:
 
 
 def load_to_predict(model: Path) -> Any:
-    """Load what can predict, or say in one sentence why not."""
-    loaded = load_file(model)
-    refuse(
-        not hasattr(loaded, "predict"),
-        f"Expected a model that predicts, got {type(loaded).__name__} in {model}: name a model.",
-    )
+    """Load what can predict, or say in one sentence why not; of moments the header of their file says it at once."""
+    check_file(model)
+    kind = read_header(model).kind
+    loaded = load_file(model) if kind == "model" else None
+    name = kind if loaded is None else type(loaded).__name__
+    refuse(not hasattr(loaded, "predict"), f"Expected a model that predicts, got {name} in {model}: name a model.")
     return loaded
 
 
@@ -216,11 +217,10 @@ def predict_command(
     )
     inputs = Input(data, samples, target, file_format, groups, confounds)
     check_out(out, "predictions", force=force, inputs=(model, *inputs.files))
-    check_file(model)
     loaded = load_to_predict(model)
     source = inputs.open(model=loaded)
     grouping = inputs.read_groups(source)
-    confounding = inputs.read_confounds()
+    confounding = inputs.read_confounds(source)
     from tracelearn.io.writing import write_atomically
 
     with Bar(quiet=quiet) as bar, blame_file(model):

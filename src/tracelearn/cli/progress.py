@@ -41,6 +41,19 @@ class Bar(Progress):
             self.task_ids[0], completed=done, total=total, refresh=not done
         )  # a short step is over before the next
 
+    @contextmanager
+    def steps_of(self, model: Any) -> Iterator[None]:
+        """Show how far a fit is, where the model tells it: a search does, by scikit-learn's callbacks."""
+        self.show("fitting")
+        if not hasattr(model, "set_callbacks"):
+            yield
+            return
+        model.set_callbacks(_Steps(self))
+        try:
+            yield
+        finally:
+            model.set_callbacks()
+
     def follow(self, step: str, batches: Iterable[Any], total: int | None) -> Iterator[Any]:
         """Pass batches on, tuples that begin with samples, and show how many of all samples have passed."""
         done = 0
@@ -49,6 +62,29 @@ class Bar(Progress):
             yield batch
             done += len(batch[0])
             self.show(step, done, total)
+
+
+class _Steps:
+    """A callback of scikit-learn that moves a bar with the steps of a fit; methods and arguments have its names."""
+
+    def __init__(self, bar: Bar) -> None:
+        self._bar = bar
+        self._done = self._total = 0
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Learn that a fit begins."""
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Learn that a fit is over."""
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Take the number of steps from the first task, which is the fit."""
+        self._total = self._total or context.max_subtasks
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> None:
+        """Count a step."""
+        self._done += 1
+        self._bar.show("fitting", min(self._done, self._total), self._total)
 
 
 def sparkline(values: Sequence[float], width: int = 40) -> str:

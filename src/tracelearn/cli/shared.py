@@ -171,18 +171,17 @@ def check_out(
     )
 
 
-def write_page(html: Path, facts: Any, evaluation: Any, study: Any, model: Path, context: typer.Context) -> None:
+def write_page(html: Path, model: Any, file: Path, context: typer.Context, **options: Any) -> None:
     """Write the page of a model, which says where it comes from: its file, and the command that made the page."""
-    from tracelearn.io.writing import write_atomically
-    from tracelearn.report.page import Origin, render
+    from tracelearn.report import Origin, write_model_page
 
     origin = Origin(
-        file=printable(model.name),
-        sha256=hashlib.sha256(model.read_bytes()).hexdigest(),
-        written_by=read_header(model).tracelearn,
+        file=printable(file.name),
+        sha256=hashlib.sha256(file.read_bytes()).hexdigest(),
+        written_by=read_header(file).tracelearn,
         command=printable(shlex.join(["tracelearn", *context.obj])),
     )
-    write_atomically(html, render(facts, evaluation, study, origin).encode("utf-8", "backslashreplace"))
+    write_model_page(model, html, origin=origin, **options)
 
 
 def aligns_by_group(model: Any) -> bool:
@@ -233,8 +232,8 @@ def read_names(text: str | None, shape: Sequence[int]) -> list[str] | None:
     return names
 
 
-def mode_number(text: str, modes: Any, option: str, *, first: int = 0) -> int:
-    """Read which mode is meant, by its number or by its name; ``first`` is the number of the first one.
+def mode_number(text: str, modes: Any, option: str) -> int:
+    """Read which mode of a sample is meant, by its number or by its name.
 
     Examples
     --------
@@ -250,7 +249,7 @@ def mode_number(text: str, modes: Any, option: str, *, first: int = 0) -> int:
         not is_number and text not in names,
         f"Expected a number or the name of a mode ({shown}) for {option}, got {text!r}: correct it.",
     )
-    return int(text) if is_number else first + names.index(text)
+    return int(text) if is_number else names.index(text)
 
 
 def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Sequence[int], known: Any = None) -> Any:
@@ -526,29 +525,35 @@ class Input:
         """The names of the confounds, which are separated by commas."""
         return [] if self.confounds is None else [name.strip() for name in self.confounds.split(",")]
 
-    def open(self, name: str | None = None, role: str = "target", model: Any = None) -> Any:
-        """Open samples with their targets, or with what is named in the place of these, or say in one sentence why not.
+    def open(self, model: Any = None) -> Any:
+        """Open samples with their targets, or say in one sentence why not.
 
-        Of a wide table, targets, groups and confounds are no entries of samples, and with a model only its columns are.
+        Of a wide table, groups and confounds are no entries of samples, and with a model only its columns are.
         """
-        named = [self.target, self.groups, *self.confound_names] if self.groups or self.confounds else []
-        columns = [one for one in named if one and not Path(one.rpartition(":")[0] or one).exists()]
-        file_format = {**self.file_format, "ignore": (*self.file_format["ignore"], *columns)}
+        columns = [name for name in (self.groups, *self.confound_names) if name and not _is_file(name)]
+        return self._open(self.target, ignore=(*self.file_format["ignore"], *columns), model=model)
+
+    def _open(self, target: str | None, **options: Any) -> Any:
         try:
-            return tracelearn.open_source(self.data, self.samples, name or self.target, model=model, **file_format)
+            return tracelearn.open_source(self.data, self.samples, target, **{**self.file_format, **options})
         except (ValueError, OSError, ImportError) as error:
-            raise InputError(_for_role(role, as_option(str(error)))) from error
+            raise InputError(as_option(str(error))) from error
 
     def read_groups(self, source: Any) -> Any:
-        """Read the groups, a column of the file of the samples or another file, or None where none are named."""
-        if self.groups is None:
-            return None
-        if not Path(self.groups.rpartition(":")[0] or self.groups).exists():
-            try:
-                return source.column(self.groups)
-            except ValueError as error:
-                raise InputError(f"{error} Groups are named with --groups.") from error
-        return targets_of(self.open(self.groups, "groups"), self.data, "groups")
+        """Read the groups, or None where none are named."""
+        return None if self.groups is None else self._read_column(source, self.groups, "groups")
+
+    def read_confounds(self, source: Any) -> Any:
+        """Read the confounds, (n, q), or None where none are named."""
+        columns = [self._read_column(source, name, "confounds") for name in self.confound_names]
+        return np.column_stack(columns) if columns else None
+
+    def _read_column(self, source: Any, name: str, role: str) -> NDArray[Any]:
+        """Read one value for each sample: a column of their file, or of another one, as in labels.csv:age."""
+        try:
+            return targets_of(self._open(name), name) if _is_file(name) else source.column(name)
+        except ValueError as error:
+            raise InputError(f"{error} {role.capitalize()} are named with --{role}.") from error
 
     def names_of(self, result: Any) -> list[str] | None:
         """Name the number that was predicted, where the command names one in a file; ``result`` is a ``Residuals``, or none."""
@@ -556,10 +561,10 @@ class Input:
         is_single = getattr(result, "residuals", np.empty((0, 0))).shape[1] == 1
         return [name] if is_single and name not in ("", "y") and not Path(name).exists() else None
 
-    def read_confounds(self) -> Any:
-        """Read the confounds, (n, q), or None where none are named."""
-        sources = [self.open(name, "confounds") for name in self.confound_names]
-        return np.column_stack([targets_of(one, self.data, "confounds") for one in sources]) if sources else None
+
+def _is_file(name: str) -> bool:
+    """Tell whether an option names another file, such as y.npy or labels.csv:diagnosis."""
+    return Path(name.rpartition(":")[0] or name).exists()
 
 
 @takes(file_format=read_format)
@@ -576,20 +581,9 @@ def read_input(
     return Input(data, samples, target, file_format, groups, confounds)
 
 
-def _for_role(role: str, sentence: str) -> str:
-    """Reword an error about targets for groups or confounds, which a source reads in the place of targets."""
-    words = {"Expected target ": f"Expected {role} ", "--target": f"--{role}", "one target ": f"one {role[:-1]} "}
-    for before, after in ({} if role == "target" else words | {"targets": role}).items():
-        sentence = sentence.replace(before, after)
-    return sentence
-
-
-def targets_of(source: Any, data: str, role: str = "target") -> NDArray[Any]:
-    """Read the targets of a file, or what else has the role of targets in it, all at once."""
-    try:
-        parts = [y for y, _ in source.targets()]
-    except ValueError as error:
-        raise InputError(_for_role(role, str(error))) from error
+def targets_of(source: Any, data: str) -> NDArray[Any]:
+    """Read the targets of a file all at once."""
+    parts = [y for y, _ in source.targets()]
     if parts[0] is None:
         raise missing_targets(data)
     return np.concatenate(parts)

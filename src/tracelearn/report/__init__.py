@@ -10,14 +10,24 @@ from typing import Any
 
 from tracelearn.io.writing import write_atomically
 from tracelearn.plotting.views import describe_views
+from tracelearn.report.evaluation import evaluate
 from tracelearn.report.facts import gather
-from tracelearn.report.page import render
+from tracelearn.report.page import Origin, render
 from tracelearn.report.result import result_page, write_result_page
-from tracelearn.report.scores import Evaluation, bounds_of, compare
-from tracelearn.report.words import Study
+from tracelearn.report.scores import Evaluation, Study, bounds_of, compare
 from tracelearn.samples.by_name import with_groups, with_targets
 
-__all__ = ["Study", "describe_views", "model_page", "result_page", "write_model_page", "write_result_page"]
+__all__ = [
+    "Evaluation",
+    "Origin",
+    "Study",
+    "describe_views",
+    "evaluate",
+    "model_page",
+    "result_page",
+    "write_model_page",
+    "write_result_page",
+]
 
 
 def model_page(
@@ -26,11 +36,14 @@ def model_page(
     y: Any = None,
     *,
     groups: Any = None,
+    confounds: Any = None,
+    evaluation: Evaluation | None = None,
     mode_names: Any = None,
     coordinates: Any = None,
     units: Any = None,
     target_names: Any = None,
     study: Study | None = None,
+    origin: Origin | None = None,
 ) -> str:
     """Return the page of a fitted model: one HTML text with everything in it, which loads nothing.
 
@@ -42,6 +55,10 @@ def model_page(
         bring their events as targets; of a file or a table y is the name of the targets in it.
     groups : array of shape (n_samples,) or the name of a column, default=None
         The groups of X, for a search that aligns samples by group.
+    confounds : array of shape (n_samples,) or (n_samples, n_confounds), default=None
+        Of the samples of X, for a model that was fitted with confounds.
+    evaluation : Evaluation, default=None
+        What ``evaluate`` found, in the place of X and y: the page then shows the scores of its folds.
     mode_names, units : sequences of N str or None, default=None
     coordinates : sequence of N arrays or None, default=None
         Numbers are drawn as lines, names as stems; None counts from 0.
@@ -49,7 +66,9 @@ def model_page(
         What numbers that are predicted are called; classes have names.
     study : Study, default=None
         What the paragraph for a methods section tells and a model does not know: the number of samples, of groups, and a
-        permutation test.
+        permutation test. None takes the numbers of ``evaluation``.
+    origin : Origin, default=None
+        The file of the model, and the command that made the page, for its last lines.
 
     Examples
     --------
@@ -64,15 +83,17 @@ def model_page(
     """
     facts = gather(model, mode_names=mode_names, coordinates=coordinates, units=units, target_names=target_names)
     if X is None:
-        return render(facts, study=study)
+        return render(facts, evaluation, study, origin)
+    if evaluation is not None:
+        raise ValueError("Expected X and y, or an evaluation, got both: leave one out.")
     modes = getattr(model, "modes_", None)
     X, y, _, groups = with_groups(X, y, None, groups, modes)
     X, y, _ = with_targets(X, y, None, modes)
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
-    aligned = {} if groups is None else {"groups": groups}
-    result = compare(y, model.predict(X, **aligned), getattr(model, "classes_", None), bounds_of(model, X, **aligned))
-    return render(facts, Evaluation(result, f"{result.total:,} samples"), study)
+    known = {name: values for name, values in (("groups", groups), ("confounds", confounds)) if values is not None}
+    result = compare(y, model.predict(X, **known), getattr(model, "classes_", None), bounds_of(model, X, **known))
+    return render(facts, Evaluation(result, f"{result.total:,} samples"), study, origin)
 
 
 def write_model_page(model: Any, path: str | os.PathLike[str], X: Any = None, y: Any = None, **options: Any) -> None:
@@ -91,4 +112,4 @@ def write_model_page(model: Any, path: str | os.PathLike[str], X: Any = None, y:
     ...     [file.name for file in pathlib.Path(folder).iterdir()]
     ['page.html']
     """
-    write_atomically(path, model_page(model, X, y, **options).encode())
+    write_atomically(path, model_page(model, X, y, **options).encode("utf-8", "backslashreplace"))

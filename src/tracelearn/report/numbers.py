@@ -15,6 +15,8 @@ from tracelearn.samples.modes import Mode
 __all__ = ["image_modes", "numbers"]
 
 _LONGEST = 1000  # points of a line
+_MOST_NAMES = 100  # stems side by side
+_MOST_LARGEST = 20  # of more names
 _MOST_VALUES = 40  # bars of singular values
 _HEAD = 48  # pixels across a head
 _PARTS = 9999  # weights are whole numbers of so many parts of the largest: four digits, and a small page
@@ -48,7 +50,7 @@ def _axis(mode: Mode, step: int = 1) -> dict[str, Any]:
 
 
 def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
-    """Gather the singular values and the factors of every mode; long factors are thinned."""
+    """Gather the singular values and the factors of every mode; of long ones some entries."""
     components = []
     for component in facts.components:
         step = -(-len(component.mode.values) // _LONGEST)
@@ -57,6 +59,7 @@ def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
                 **_axis(component.mode, step),
                 "title": component.title,
                 "factors": _short(component.factors[:, ::step]),
+                **_largest_entries(component),
                 "values": _short(component.values[:_MOST_VALUES]),
                 "carrying": component.carrying,
                 "shares": _short(component.shares),
@@ -64,6 +67,15 @@ def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
             }
         )
     return components
+
+
+def _largest_entries(component: Components) -> dict[str, Any]:
+    """Of a mode of more names than an axis has room for, gather the largest entries of each factor, and their names."""
+    if not component.mode.has_names or component.positions is not None or len(component.mode.values) <= _MOST_NAMES:
+        return {}
+    order = np.argsort(-np.abs(component.factors), axis=1, kind="stable")[:, :_MOST_LARGEST]
+    names = [[str(name) for name in component.mode.values[entries]] for entries in order]
+    return {"names": None, "largest": names, "factors": _short(np.take_along_axis(component.factors, order, axis=1))}
 
 
 def _head_data(component: Components) -> dict[str, Any] | None:

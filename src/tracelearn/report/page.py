@@ -11,9 +11,8 @@ from tracelearn.plotting.canvas import COLOURS
 from tracelearn.report.facts import ModelFacts, changed_parameters
 from tracelearn.report.numbers import image_modes, numbers
 from tracelearn.report.pages import document, number, signed, times
-from tracelearn.report.scores import Confusion, Evaluation, in_words
+from tracelearn.report.scores import Confusion, Evaluation, Study, in_words
 from tracelearn.report.words import (
-    Study,
     lead,
     listed,
     methods,
@@ -34,7 +33,14 @@ _ORDINALS = {2: "nd", 3: "rd"}
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a model comes from: its file, the file's digest and who wrote it, and the command that made the page."""
+    """Where a model comes from: its file, the file's digest and who wrote it, and the command that made the page.
+
+    Examples
+    --------
+    >>> from tracelearn.report import Origin
+    >>> Origin("model.tracelearn", "0" * 64, "0.1.0", "tracelearn inspect model.tracelearn --html page.html").file
+    'model.tracelearn'
+    """
 
     file: str
     sha256: str
@@ -56,7 +62,7 @@ def render(
 ) -> str:
     """Make the page of a model."""
     result = None if evaluation is None else evaluation.result
-    study = Study() if study is None else study
+    study = study or (evaluation and evaluation.study) or Study()
     values = {
         "title": title(facts),
         "lead": lead(facts),

@@ -13,13 +13,47 @@ from sklearn.metrics import confusion_matrix
 
 from tracelearn.arrays.array_api import Array, to_numpy
 from tracelearn.estimators.scores import r_squared
+from tracelearn.inference import Comparison
 
-__all__ = ["Confusion", "Evaluation", "FoldScores", "Residuals", "bounds_of", "compare", "in_words", "join_bounds"]
+__all__ = [
+    "Confusion",
+    "Evaluation",
+    "FoldScores",
+    "Residuals",
+    "Study",
+    "bounds_of",
+    "compare",
+    "in_words",
+    "join_bounds",
+]
 
 _Z = 1.959963984540054  # 95 % of a normal distribution lie within so many standard deviations
 _FEWEST_RESIDUALS = 9  # held-out samples without which nothing can be said about nine of ten
 _MOST_POINTS = 2000
 _MOST_BARS = 60
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a paper tells and a model does not know; None is unknown.
+
+    Parameters
+    ----------
+    n_samples, n_groups : samples of ``fit``, and groups that were held out whole, 0 if there were none
+    confounds : names of what was regressed out
+    test : a ``PermutationTest`` of this model, default=None
+
+    Examples
+    --------
+    >>> from tracelearn.report import Study
+    >>> Study(n_samples=240, n_groups=12, confounds=["age"]).n_groups
+    12
+    """
+
+    n_samples: int | None = None
+    n_groups: int | None = None
+    confounds: Sequence[str] = ()
+    test: Any = None
 
 
 @dataclass(frozen=True)
@@ -141,11 +175,37 @@ class Residuals:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Predictions and the truth, and words for the samples; folds where each was predicted without its own fold."""
+    """How well a model does, as ``evaluate`` finds it by cross-validation, or as new samples say.
+
+    Attributes
+    ----------
+    result : Confusion or Residuals
+        Predictions against the truth.
+    samples : words for the samples
+    folds : FoldScores or None
+        The scores, where each sample was predicted without its own fold.
+    comparison : Comparison or None
+        With models of flat samples, on the same folds.
+    study : Study or None
+        How many samples and groups the folds have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tracelearn import TraceNormClassifier
+    >>> from tracelearn.report import evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(60) % 2
+    >>> evaluation = evaluate(TraceNormClassifier(), rng.normal(size=(60, 4, 3)) + y[:, None, None], y)
+    >>> evaluation.result.labels, evaluation.result.total, evaluation.study.n_samples
+    (['0', '1'], 60, 60)
+    """
 
     result: Confusion | Residuals
     samples: str
     folds: FoldScores | None = None
+    comparison: Comparison | None = None
+    study: Study | None = None
 
 
 def compare(

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
 
 import numpy as np
 
 from tracelearn.report.facts import ModelFacts, View
 from tracelearn.report.pages import number, signed, times
-from tracelearn.report.scores import Confusion, Evaluation, Residuals, in_words
+from tracelearn.report.scores import Confusion, Evaluation, Residuals, Study, in_words
 
 __all__ = [
-    "Study",
     "lead",
     "listed",
     "methods",
@@ -30,29 +27,6 @@ __all__ = [
 
 _SHOWN_CLASSES = 12  # in a sentence
 _LIBRARIES = {"tracelearn": "tracelearn", "numpy": "NumPy", "scipy": "SciPy", "scikit-learn": "scikit-learn"}
-
-
-@dataclass(frozen=True)
-class Study:
-    """What a paper tells and a model does not know; None is unknown.
-
-    Parameters
-    ----------
-    n_samples, n_groups : samples of ``fit``, and groups that were held out whole, 0 if there were none
-    confounds : names of what was regressed out
-    test : a ``PermutationTest`` of this model, default=None
-
-    Examples
-    --------
-    >>> from tracelearn.report import Study
-    >>> Study(n_samples=240, n_groups=12, confounds=["age"]).n_groups
-    12
-    """
-
-    n_samples: int | None = None
-    n_groups: int | None = None
-    confounds: Sequence[str] = ()
-    test: Any = None
 
 
 def listed(names: Sequence[str], most: int = _SHOWN_CLASSES) -> str:

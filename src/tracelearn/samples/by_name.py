@@ -14,7 +14,7 @@ from tracelearn.samples.modes import column_of_epochs
 from tracelearn.samples.samples import is_named, unnamed
 from tracelearn.samples.source import Source, as_source
 
-__all__ = ["in_memory", "with_groups", "with_targets"]
+__all__ = ["in_memory", "size_of", "with_groups", "with_targets"]
 
 
 def with_groups(X: Any, y: Any, sample_weight: Any, groups: Any, modes: Any = None) -> tuple[Any, Any, Any, Any]:
@@ -73,11 +73,16 @@ def _concatenated(parts: Iterable[Any]) -> Any:
     return None if any(part is None for part in arrays) else np.concatenate(arrays)
 
 
+def size_of(source: Source) -> int | None:
+    """Count the bytes of all samples, where the source knows it without reading them."""
+    if source.n_samples is None or source.sample_shape is None or source.dtype is None:
+        return None
+    return source.n_samples * prod(source.sample_shape) * source.dtype.itemsize
+
+
 def _check_memory(source: Source) -> None:
     """Refuse samples that are larger than the free memory, where their size is known."""
-    if source.n_samples is None or source.sample_shape is None or source.dtype is None:
-        return
-    size = source.n_samples * prod(source.sample_shape) * source.dtype.itemsize
+    size = size_of(source) or 0
     refuse(
         size > available_memory(),
         f"Expected samples that fit in the {available_memory() / 2**30:.3g} GiB of free memory, got {size / 2**30:.3g} GiB: "

@@ -132,17 +132,20 @@ function entryAxis(mode, count) {
 // --- components -------------------------------------------------------------------------------------------------------
 
 function drawFactors(holder) {
-  const mode = data.components[holder.dataset.mode];
+  const mode = { ...data.components[holder.dataset.mode] };
   if (!mode.factors.length) return;
   if (mode.heads) return drawHeads(holder, mode);
+  const alone = mode.largest ? Math.min(Math.max(state.component, 1), mode.factors.length) - 1 : -1; // of too many names the largest of one component
+  if (mode.largest) Object.assign(mode, { names: mode.largest[alone], label: `${mode.label}: largest of component ${alone + 1}` });
   const y = { ...spread(mode.factors.flat(), { zero: true }), label: "factor" };
   const chart = plot(holder, { height: 240, x: entryAxis(mode, mode.factors[0].length), y });
   element(chart.svg, "line", { class: "zero", x1: chart.left, x2: chart.right, y1: chart.toY(0), y2: chart.toY(0) });
   mode.factors.forEach((factor, k) => {
+    if (mode.largest && k !== alone) return;
     const group = element(chart.svg, "g", { "data-component": k + 1, class: "curve" });
     element(group, "title", {}, `component ${k + 1}`);
     group.style.setProperty("--strength", 0.3 + 0.7 * Math.sqrt(mode.shares[0][k] / mode.shares[0][0])); // what matters less steps back
-    const shift = mode.names ? (k - (mode.factors.length - 1) / 2) * Math.min(6, (chart.right - chart.left) / factor.length / 8) : 0;
+    const shift = mode.names && !mode.largest ? (k - (mode.factors.length - 1) / 2) * Math.min(6, (chart.right - chart.left) / factor.length / 8) : 0;
     const xs = factor.map((_, i) => chart.toX(mode.names ? i : mode.x[i]) + shift), ys = factor.map(chart.toY);
     if (mode.names)
       xs.forEach((x, i) => element(group, "line", { class: "stem", x1: x, x2: x, y1: chart.toY(0), y2: ys[i], "stroke-width": 1.6 }));
@@ -215,6 +218,7 @@ function showComponent() {
 
 function pick(component) {
   state.component = component === state.component ? 0 : component;
+  for (const holder of all(".factors")) if (data.components[holder.dataset.mode].largest) drawFactors(holder);
   showComponent();
 }
 
