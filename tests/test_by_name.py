@@ -102,6 +102,44 @@ def test_intervals_of_samples_in_a_file_are_those_of_the_array(data, tmp_path):
     np.testing.assert_allclose(model.predict_interval(as_npz(data, tmp_path)), expected)
 
 
+def test_intervals_of_samples_with_names_are_read_by_the_modes_of_fit(data):
+    xarray = pytest.importorskip("xarray")
+    X, age, *_ = data
+    named = xarray.DataArray(X, dims=("sample", "channel", "time"), coords={"channel": ["Fz", "Cz", "Pz"]})
+    model = TensorRegressor(views=None, alphas=3).fit(named, age)
+    expected = model.predict_interval(X)
+    np.testing.assert_array_equal(model.predict_interval(named.transpose("sample", "time", "channel")), expected)
+    with pytest.raises(
+        ValueError, match=r"^Expected the coordinates of channel to be those of fit, got Cz instead of Fz"
+    ):
+        model.predict_interval(named[:, [1, 0, 2]])
+
+
+def test_intervals_of_averages_need_no_events(data):
+    mne = pytest.importorskip("mne")
+    X, age, *_ = data
+    info = mne.create_info(["Fz", "Cz", "Pz"], 100.0, "eeg")
+    averages = [mne.EvokedArray(sample, info, verbose="error") for sample in X]
+    model = TensorRegressor(views=None, alphas=3).fit(averages, age)
+    np.testing.assert_allclose(model.predict_interval(averages), model.predict_interval(X))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TraceNormClassifier(),
+        TraceNormClassifier(loss="log_loss"),
+        TraceNormRegressor(loss="huber"),
+        TraceNormClassifierCV(alphas=3),
+        TensorRegressor(views=None, alphas=3),
+    ],
+)
+def test_a_file_without_targets_is_refused_by_every_model(model, data, tmp_path):
+    np.save(tmp_path / "X.npy", data[0])
+    with pytest.raises(ValueError, match=r"^Expected targets with the samples, got none: pass y, or name them"):
+        model.fit(tmp_path / "X.npy")
+
+
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_groups_by_name_are_those_of_the_array(holder, data, tmp_path):
     X, _, label, subject = data

@@ -36,13 +36,14 @@ from tracelearn.losses import Loss
 from tracelearn.samples.by_name import in_memory, with_groups, with_targets
 from tracelearn.samples.checks import check_place, learning, read_groups, read_rows
 from tracelearn.samples.lengths import padded
+from tracelearn.samples.modes import read_named, targets_of_named
 from tracelearn.samples.reading import Reader, Spec, read
-from tracelearn.samples.samples import as_raw, unnamed, unnamed_samples
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,
     with_callbacks,
 )
+from tracelearn.samples.source import Source, as_source
 from tracelearn.samples.targets import Labels, Numbers
 from tracelearn.search.advice import warn_of_choice, warn_of_copies_and_outliers
 from tracelearn.search.alignment import aligned_view, read_alignments, why_not_aligned
@@ -225,9 +226,9 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         with one_thread():
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
             series = padded(X, n_targets=np.shape(y)[0] if np.ndim(y) else None)
-            raw = as_raw(series.values, y, sample_weight, confounds)
+            source = as_source(series.values, y, sample_weight, confounds)
             resampler_of = partial(self._resampler, padded_along=series.time)
-            data = read_for_search(raw, self._reader(), self.random_state, resampler_of=resampler_of)
+            data = read_for_search(source, self._reader(), self.random_state, resampler_of=resampler_of)
             task = self._task(data, groups, split_params, n_allowed)
             with listener.interruptible():
                 choice = choose(task, listener)
@@ -371,21 +372,24 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         """
         check_is_fitted(self, "moments_")
         spec = self._spec
-        X, y, _ = unnamed(X, y, spec.modes)
+        y = targets_of_named(X, y)
+        X, _ = read_named(X, spec.modes)
         X = self._aligned(X, groups, "partial_fit")
         self._check_confounds(confounds)
         series = padded(X, spec.sample_shape, len(y) if np.ndim(y) else None)
-        raw = as_raw(series.values, y, sample_weight, confounds, spec.modes)
+        source = as_source(series.values, y, sample_weight, confounds, modes_of_fit=spec.modes)
         views = ShownByViews(tuple(self.views_.values()), tuple(self.view_factors_.values()), spec.sample_shape)
         shapes = self._view_shapes()
         shape, penalty = joined_shape_and_penalty(views.transformers, shapes, self.penalty)
-        if raw.in_memory and self.resampler_ is not None and is_incomplete(raw.first_samples(), spec.sample_shape):
-            raw = replace(raw, batches=[(0, self.joined_views(X), *raw.all_targets())], modes=None)
+        takes_gaps = source.in_memory and self.resampler_ is not None
+        if takes_gaps and is_incomplete(source.first_samples(), spec.sample_shape):
+            shown = Source.of_arrays(self.joined_views(X), *source.all_targets())
+            shown = replace(shown, confounds=source.confounds)
             reader = replace(self._reader(), tensor_shape=None).after(spec_of_views(spec, shape))
-            _, samples = read(raw, reader)
+            _, samples = read(shown, reader)
             moments = samples.checked().moments(self.moments_)
         else:
-            _, samples = read(raw, self._reader().after(spec))
+            _, samples = read(source, self._reader().after(spec))
             moments = samples.checked().mapped_rows(views, shape).moments(self.moments_)
         settings = self._settings(self.alpha_, self.ridge_, is_logistic=False, penalty=penalty)
         fitted = fit_linear(moments, spec_of_views(spec, shape), settings)
@@ -531,7 +535,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         """
         check_is_fitted(self, "views_")
         series = padded(X, self.sample_shape_)
-        X, _ = unnamed_samples(series.values, self._spec.modes)
+        X, _ = read_named(series.values, self._spec.modes)
         samples = read_rows(
             self._aligned(X, groups, "joined_views"),
             name=type(self).__name__,
@@ -613,7 +617,7 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         check_is_fitted(self, "views_")
         attributes = {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_spec"}
         if self.alignment_ is not None:
-            X, _ = unnamed_samples(padded(X, self.sample_shape_).values, self._spec.modes)
+            X, _ = read_named(padded(X, self.sample_shape_).values, self._spec.modes)
             attributes |= {"views_": self._views_adapted_to(X), "alignment_": None}
         model: Self = clone(self)
         model._publish(attributes, anew=True)
@@ -633,13 +637,13 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         spec = self._spec
         X, _, _, groups = with_groups(X, None, None, groups, spec.modes)
         series = padded(X, spec.sample_shape)
-        X, _ = unnamed_samples(series.values, spec.modes)
+        X, _ = read_named(series.values, spec.modes)
         time = self._mode_of_any_length(series.time)
         check_place(X, next(iter(self.coef_by_view_.values())), f"{type(self).__name__}.{method}()")
         if self.alignment_ is None:
             return apply_to_samples(self._scores_by(self.views_, after, time), X, confounds, spec)
         self._check_groups(groups, method)
-        X, _, _, _ = in_memory(X, known=spec.modes)
+        X, _, _, _ = in_memory(X, modes_of_fit=spec.modes)
         X, members = samples_by_group(X, groups, type(self).__name__)
         blocks = []
         for group, index in members.items():
@@ -857,7 +861,9 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
             warn(
                 "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
             )
-        X, _, _, groups = in_memory(X, None, groups, self._spec.modes)
+        X, _, _, groups = with_groups(X, None, None, groups, self._spec.modes)
+        X, _ = read_named(X, self._spec.modes)
+        X, _, _, _ = in_memory(X, modes_of_fit=self._spec.modes)
         Z = self.joined_views(X, groups)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
         lower, upper = (bound[:, 0] if self._is_single() else bound for bound in bounds)
