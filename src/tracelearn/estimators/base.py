@@ -19,7 +19,8 @@ from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.problems.forms import choose_form
-from tracelearn.samples.checks import check_classes, learning
+from tracelearn.samples.learning import learning
+from tracelearn.samples.per_sample import check_classes
 from tracelearn.samples.reading import Reader, Spec, loaded_for, read, summarise
 from tracelearn.samples.samples import Samples
 from tracelearn.samples.scikit_learn import Interval, StrOptions

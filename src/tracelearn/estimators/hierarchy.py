@@ -30,7 +30,7 @@ from tracelearn.estimators.weights import as_tensors
 from tracelearn.fitting import Fitted, WarmStart, fit_linear, reporter, warn_of_fit
 from tracelearn.losses import SquaredError
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import learning
+from tracelearn.samples.learning import learning
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.samples import Block
 from tracelearn.samples.scikit_learn import Interval, StrOptions

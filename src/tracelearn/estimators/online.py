@@ -18,7 +18,8 @@ from tracelearn.errors import InputError, brief
 from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
 from tracelearn.fitting import fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_place, learning
+from tracelearn.samples.checks import check_place
+from tracelearn.samples.learning import learning
 from tracelearn.samples.reading import Spec, read, recoded, summarise
 from tracelearn.samples.source import as_source
 from tracelearn.samples.targets import union

@@ -15,9 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, block_bytes, is_sparse, move_to, widest
 from tracelearn.errors import InputError
-from tracelearn.samples.checks import check_finite, check_place, float_dtype, read_confounds, read_rows
+from tracelearn.samples.checks import check_finite, check_place, float_dtype
 from tracelearn.samples.modes import read_named
+from tracelearn.samples.per_sample import read_confounds
 from tracelearn.samples.reading import Spec
+from tracelearn.samples.rows import read_rows
 from tracelearn.samples.source import as_source, is_dask
 
 __all__ = ["LinearScores", "ScoresSamples", "apply_to_samples"]

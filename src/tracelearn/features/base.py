@@ -24,8 +24,9 @@ from tracelearn.arrays.linalg import few_threads, one_thread
 from tracelearn.features.matrices import multiply_modes
 from tracelearn.features.summaries import Summary, mode_scatters, squares, summarise
 from tracelearn.features.training import TensorReader, TensorSamples, TrainingSamples, blocks_of, training_samples
-from tracelearn.samples.checks import check_finite, float_dtype, learning
+from tracelearn.samples.checks import check_finite, float_dtype
 from tracelearn.samples.cluster import lazily
+from tracelearn.samples.learning import learning
 from tracelearn.samples.lengths import Padded, padded
 from tracelearn.samples.modes import is_named, like_input, read_named
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to
 from tracelearn.errors import InputError, refuse
-from tracelearn.samples.checks import other_shape, read_groups
 from tracelearn.samples.lengths import padded
 from tracelearn.samples.modes import read_named
+from tracelearn.samples.per_sample import read_groups
+from tracelearn.samples.rows import other_shape
 from tracelearn.samples.scikit_learn import take_rows
 from tracelearn.samples.source import as_source, is_dask
 

@@ -12,8 +12,10 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, to_numpy
 from tracelearn.features.gaps import has_gaps, lengths_of, median_length
 from tracelearn.features.summaries import Summary
-from tracelearn.samples.checks import check_range, check_total_weight, float_dtype, read_rows, read_weights
+from tracelearn.samples.checks import check_range, float_dtype
 from tracelearn.samples.execution import Local
+from tracelearn.samples.per_sample import check_total_weight, read_weights
+from tracelearn.samples.rows import read_rows
 from tracelearn.samples.samples import errors_name_block
 from tracelearn.samples.source import NumberedBatch, Source, as_source, is_dask
 

@@ -17,8 +17,9 @@ from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
 from tracelearn.fitting import Settings
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_finite, read_confounds, read_groups
+from tracelearn.samples.checks import check_finite
 from tracelearn.samples.modes import Modes
+from tracelearn.samples.per_sample import read_confounds, read_groups
 from tracelearn.samples.reading import Spec, read
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.samples.scikit_learn import check_parameters

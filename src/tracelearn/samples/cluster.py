@@ -14,8 +14,8 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, available_memory
 from tracelearn.errors import InputError
-from tracelearn.samples.checks import sample_shape
 from tracelearn.samples.execution import Function, PerBlock, added
+from tracelearn.samples.rows import sample_shape
 from tracelearn.samples.source import Source, is_dask
 
 __all__ = ["Dask", "dask_source", "lazily"]

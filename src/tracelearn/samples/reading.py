@@ -16,8 +16,10 @@ from tracelearn.arrays.array_api import Array, available_memory, is_sparse, move
 from tracelearn.errors import InputError
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_total_weight, float_dtype, read_rows, sample_shape, warn_of_grid
+from tracelearn.samples.checks import float_dtype
 from tracelearn.samples.execution import Local
+from tracelearn.samples.per_sample import check_total_weight
+from tracelearn.samples.rows import read_rows, sample_shape, warn_of_grid
 from tracelearn.samples.samples import Block, Samples, errors_name_block
 from tracelearn.samples.source import NumberedBatch, Source, missing_targets
 from tracelearn.samples.targets import TargetReader, recode

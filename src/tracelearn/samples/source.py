@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tracelearn.arrays.array_api import Array
 from tracelearn.errors import InputError
-from tracelearn.samples.checks import read_confounds
 from tracelearn.samples.execution import HERE, Again, PerBlock
 from tracelearn.samples.modes import Mode, Modes, check_file_modes, is_named, read_named, targets_of_named
+from tracelearn.samples.per_sample import read_confounds
 
 __all__ = ["Batch", "NumberedBatch", "Source", "as_source", "is_dask", "missing_targets"]
 

@@ -17,7 +17,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, mo
 from tracelearn.errors import InputError
 from tracelearn.losses import LOSSES, Loss, n_columns
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_classes, read_labels, read_targets, read_weights
+from tracelearn.samples.per_sample import check_classes, read_labels, read_targets, read_weights
 from tracelearn.samples.source import Source
 
 __all__ = [

@@ -34,10 +34,13 @@ from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import in_memory, with_groups, with_targets
-from tracelearn.samples.checks import check_place, learning, read_groups, read_rows
+from tracelearn.samples.checks import check_place
+from tracelearn.samples.learning import learning
 from tracelearn.samples.lengths import padded
 from tracelearn.samples.modes import read_named, targets_of_named
+from tracelearn.samples.per_sample import read_groups
 from tracelearn.samples.reading import Reader, Spec, read
+from tracelearn.samples.rows import read_rows
 from tracelearn.samples.scikit_learn import (
     CallbackSupportMixin,
     Interval,

@@ -25,7 +25,8 @@ from tracelearn.estimators.weights import as_tensors, ranks_of
 from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, prepare, reporter, warn_of_fit
 from tracelearn.penalties import as_penalty, is_overlapped
 from tracelearn.samples.by_name import with_groups
-from tracelearn.samples.checks import learning, read_groups
+from tracelearn.samples.learning import learning
+from tracelearn.samples.per_sample import read_groups
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.samples import Samples
 from tracelearn.samples.scikit_learn import Interval, StrOptions
