@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from tracelearn import (
     SecondOrder,
@@ -223,6 +224,17 @@ def test_a_search_that_aligns_by_group_predicts_files_with_the_name_of_the_group
     page = " ".join(model_page(model, tmp_path / "d.npz", "label", groups="person").split())
     assert "aligned by group" in page
     assert "Samples of each group were aligned by" in page
+
+
+@pytest.mark.parametrize("align", ["auto", None])
+def test_a_search_learns_more_from_a_file_by_the_names_that_fit_takes(align, tmp_path):
+    X, label, person, *_ = make_persons(8, 20, mixing=0.6, gain=1.5, random_state=0)
+    np.savez(tmp_path / "d.npz", X=X, label=label, person=person)
+    search = TensorClassifier(views=[SecondOrder()], align=align, alphas=3, keep_moments=True)
+    expected = search.fit(X, label, groups=person).partial_fit(X, label, groups=person)
+    assert (expected.alignment_ is None) == (align is None)
+    found = clone(search).fit(X, label, groups=person).partial_fit(tmp_path / "d.npz", "label", groups="person")
+    np.testing.assert_allclose(found.decision_function(X, groups=person), expected.decision_function(X, groups=person))
 
 
 def test_names_that_are_not_there_are_one_sentence(data, tmp_path):

@@ -198,7 +198,7 @@ class BlockSamples(TrainingSamples):
             first, X, _, weight = block
             with errors_name_block(first):
                 T = reader.tensors(X)
-                weights = _read_weights(weight, T, part=True)
+                weights = _read_weights(weight, T, is_part=True)
                 if not array_namespace(weights).any(weights > 0):
                     return _Total(None)
                 samples = TensorSamples.of(T, weights, transformer)
@@ -240,6 +240,6 @@ def training_samples(
     return BlockSamples(source, reader, transformer)
 
 
-def _read_weights(weight: Any, T: Array, *, part: bool = False) -> Array:
-    """Check the weights of samples, one each where there are none; those of a ``part`` of the samples may all be zero."""
-    return read_weights(1.0 if weight is None else weight, T, part=part)  # type: ignore[return-value] # there are some
+def _read_weights(weight: Any, T: Array, *, is_part: bool = False) -> Array:
+    """Check the weights of samples, one each where there are none; those of a part of the samples may all be zero."""
+    return read_weights(1.0 if weight is None else weight, T, is_part=is_part)  # type: ignore[return-value] # there are some

@@ -62,7 +62,7 @@ class Dask:
         return parts[0].compute()
 
     def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
-        """Make a state of every block and add up what they end as."""
+        """Make a state of every block, since workers share none, and add up what ``end`` makes of each."""
         return self.total(lambda block: end(add(block, None)), values)
 
     def memory(self) -> int:

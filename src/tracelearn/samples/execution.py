@@ -52,7 +52,10 @@ class Local:
         return total
 
     def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock, state: Any = None) -> Any:
-        """Add every block to a state, by ``add(block, state)``; return what ``end`` makes of it."""
+        """Add every block to one state in place, by ``add(block, state)``, which is cheaper than ``total`` where sums are large.
+
+        Return what ``end`` makes of the state. None is the state before the first block.
+        """
         for block in values:
             state = add(block, state)
         return end(state)

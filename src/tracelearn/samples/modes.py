@@ -113,7 +113,7 @@ def are_modes_of(modes: Any, shape: tuple[int, ...]) -> bool:
 
 
 def resized_modes(modes: Modes, shape: tuple[int, ...]) -> Modes:
-    """Count the entries of modes that have been brought to another size, as time is by resampling."""
+    """Give modes whose size has changed, as that of time does by resampling, the coordinates 0, 1, 2, ..."""
     return tuple(
         mode if len(mode.values) == size else Mode(mode.name, np.arange(size))
         for mode, size in zip(modes, shape, strict=True)

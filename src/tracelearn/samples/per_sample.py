@@ -151,7 +151,7 @@ def _non_numpy_labels(y: Array, X: Array, classes: Any, least: int) -> tuple[Arr
     return y, all_classes
 
 
-def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array | None:
+def read_weights(sample_weight: Any, X: Array, *, is_part: bool = False) -> Array | None:
     """Check sample weights, finite, not negative, one for each sample, and move them to X.
 
     They must not all be zero, unless they are those of a part of the samples.
@@ -175,10 +175,10 @@ def read_weights(sample_weight: Any, X: Array, *, part: bool = False) -> Array |
     if bool(xp.any(weight < 0)):
         raise InputError("Expected no sample_weight below zero, got some: Negative values in data passed to fit.")
     largest = float(xp.max(weight))
-    if not part:
+    if not is_part:
         check_total_weight(largest)
     low, high = _WEIGHT_RANGE
-    if not low <= largest <= high and not (part and largest == 0.0):
+    if not low <= largest <= high and not (is_part and largest == 0.0):
         raise InputError(
             f"Expected the largest sample weight to be between {low:g} and {high:g}, got {largest:.1e}: only shares matter, so "
             "multiply all weights by a constant first."

@@ -96,7 +96,7 @@ class Source:
     @property
     def block_targets(self) -> PerBlock:
         """The targets and weights of all blocks, read anew in every pass; samples without targets are refused."""
-        return self.execution.view(_with_targets, Again(lambda: iter(self.targets())))  # type: ignore[no-any-return]
+        return self.execution.view(_refuse_missing, Again(lambda: iter(self.targets())))  # type: ignore[no-any-return]
 
     @property
     def arrays(self) -> tuple[Any, Any, Any]:
@@ -131,8 +131,8 @@ def _concatenated(parts: Iterable[Any]) -> Any:
     return None if any(part is None for part in arrays) else np.concatenate(arrays)
 
 
-def _with_targets(targets: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Refuse a block without targets."""
+def _refuse_missing(targets: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Return the targets and weights of a block; refuse one without targets."""
     if targets[0] is None:
         raise missing_targets()
     return targets

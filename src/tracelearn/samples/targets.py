@@ -83,7 +83,7 @@ class Numbers:
             )
         Y = y[:, None] if is_single else y
         self.loss.check_target(Y)
-        return CodedTargets(Y, read_weights(sample_weight, rows, part=is_part), None, is_single)
+        return CodedTargets(Y, read_weights(sample_weight, rows, is_part=is_part), None, is_single)
 
     def after(self, classes: Array | None, is_single: bool) -> Numbers:
         """Read numbers of the same order."""
@@ -123,11 +123,11 @@ class Labels:
         if self.may_grow and self.classes is not None:
             classes = move_to(union(self.classes, classes), classes)
         members = move_to(y[:, None] == classes[None, :], rows)
-        weight = read_weights(sample_weight, rows, part=is_part)
+        weight = read_weights(sample_weight, rows, is_part=is_part)
         if self.class_weight is not None:
             balance = self._class_weights(y, classes, members, weight)
             weight = balance if weight is None else move_to(balance, rows, weight.dtype) * weight
-            weight = read_weights(weight, rows, part=is_part)
+            weight = read_weights(weight, rows, is_part=is_part)
         columns = array_namespace(members).astype(members, widest(members)["dtype"])
         loss = loss_for(self.loss, n_columns(columns.shape[1]))
         return CodedTargets(loss.encode(columns), weight, classes, is_single=False)

@@ -37,7 +37,7 @@ from tracelearn.samples.by_name import in_memory, with_groups, with_targets
 from tracelearn.samples.checks import check_place
 from tracelearn.samples.learning import learning
 from tracelearn.samples.lengths import padded
-from tracelearn.samples.modes import read_named, targets_of_named
+from tracelearn.samples.modes import read_named
 from tracelearn.samples.per_sample import read_groups
 from tracelearn.samples.reading import Reader, Spec, read
 from tracelearn.samples.rows import read_rows
@@ -375,9 +375,10 @@ class TensorSearch(RoutesToSplitter, NamedWeights, TensorInput, CallbackSupportM
         """
         check_is_fitted(self, "moments_")
         spec = self._spec
-        y = targets_of_named(X, y)
-        X, _ = read_named(X, spec.modes)
-        X = self._aligned(X, groups, "partial_fit")
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups, spec.modes)
+        if self.alignment_ is not None:
+            X, y, sample_weight = with_targets(X, y, sample_weight, spec.modes)
+            X = self._aligned(X, groups, "partial_fit")
         self._check_confounds(confounds)
         series = padded(X, spec.sample_shape, len(y) if np.ndim(y) else None)
         source = as_source(series.values, y, sample_weight, confounds, modes_of_fit=spec.modes)
