@@ -52,7 +52,8 @@ from tracelearn.penalties import as_penalty
 from tracelearn.problems.problem import Problems
 from tracelearn.problems.squares import Squares
 from tracelearn.samples.reading import read
-from tracelearn.samples.samples import Samples, as_raw
+from tracelearn.samples.samples import Samples
+from tracelearn.samples.source import as_source
 from tracelearn.solvers import admm
 
 SHAPE = (10, 10, 10)
@@ -158,7 +159,7 @@ def phases(n: int, dtype: str, device: str, repeats: int) -> dict[str, float]:
         return fit.operator.solver(torch.ones_like(fit.target))(fit.cross)
 
     def samples_of(data: Any) -> Samples:
-        return read(as_raw(*data), reader_of(model))[1]
+        return read(as_source(*data), reader_of(model))[1]
 
     reading, _ = median_time(data, samples_of, device, repeats)
     summing, _ = median_time(lambda seed: samples_of(data(seed)), lambda samples: samples.moments(), device, repeats)

@@ -95,7 +95,7 @@ def spread(path: Path, case: str) -> dict:
     from distributed import Client, LocalCluster
 
     from tracelearn import TraceNormRegressor
-    from tracelearn.samples.execution import Dask
+    from tracelearn.samples.cluster import Dask
 
     n, shape, _, alpha = CASES[case]
     passes, total = [0], Dask.total
@@ -134,17 +134,20 @@ class LateError(Exception):
 def measure(path: Path, case: str, patience: float) -> dict:
     """Measure in this process."""
     from tracelearn import TraceNormRegressor
-    from tracelearn.samples import as_source
-    from tracelearn.samples.source import Source
+    from tracelearn.samples import Source, as_source
+    from tracelearn.samples.execution import Again
     from tracelearn.solvers import apg
 
-    passes, batches = [0], Source.batches
+    passes = [0]
 
-    def counted(self: Source) -> object:
-        passes[0] += 1
-        return batches(self)
+    def counted(self: Source) -> Again:
+        def blocks() -> Any:
+            passes[0] += 1
+            return iter(self.read(0))
 
-    Source.batches = counted  # type: ignore[method-assign]
+        return Again(blocks)
+
+    Source.blocks = property(counted)  # type: ignore[assignment, method-assign]
     n, shape, _, alpha = CASES[case]
     began = time.perf_counter()
     for _ in as_source(path, _targets(path)).batches():

@@ -170,7 +170,7 @@ def test_fewer_samples_than_features_go_through_a_basis_in_every_library(loss, l
 
 
 def test_samples_too_large_for_any_matrix_are_read_in_passes_in_every_library(lib, monkeypatch):
-    monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
+    monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 1000)
     monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 100)
     P = problem()
     found = TraceNormRegressor(alpha=0.3, tol=1e-7).fit(lib.put(P.X), lib.put(P.y))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from tracelearn import (
     SecondOrder,
@@ -102,6 +103,44 @@ def test_intervals_of_samples_in_a_file_are_those_of_the_array(data, tmp_path):
     np.testing.assert_allclose(model.predict_interval(as_npz(data, tmp_path)), expected)
 
 
+def test_intervals_of_samples_with_names_are_read_by_the_modes_of_fit(data):
+    xarray = pytest.importorskip("xarray")
+    X, age, *_ = data
+    named = xarray.DataArray(X, dims=("sample", "channel", "time"), coords={"channel": ["Fz", "Cz", "Pz"]})
+    model = TensorRegressor(views=None, alphas=3).fit(named, age)
+    expected = model.predict_interval(X)
+    np.testing.assert_array_equal(model.predict_interval(named.transpose("sample", "time", "channel")), expected)
+    with pytest.raises(
+        ValueError, match=r"^Expected the coordinates of channel to be those of fit, got Cz instead of Fz"
+    ):
+        model.predict_interval(named[:, [1, 0, 2]])
+
+
+def test_intervals_of_averages_need_no_events(data):
+    mne = pytest.importorskip("mne")
+    X, age, *_ = data
+    info = mne.create_info(["Fz", "Cz", "Pz"], 100.0, "eeg")
+    averages = [mne.EvokedArray(sample, info, verbose="error") for sample in X]
+    model = TensorRegressor(views=None, alphas=3).fit(averages, age)
+    np.testing.assert_allclose(model.predict_interval(averages), model.predict_interval(X))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        TraceNormClassifier(),
+        TraceNormClassifier(loss="log_loss"),
+        TraceNormRegressor(loss="huber"),
+        TraceNormClassifierCV(alphas=3),
+        TensorRegressor(views=None, alphas=3),
+    ],
+)
+def test_a_file_without_targets_is_refused_by_every_model(model, data, tmp_path):
+    np.save(tmp_path / "X.npy", data[0])
+    with pytest.raises(ValueError, match=r"^Expected targets with the samples, got none: pass y, or name them"):
+        model.fit(tmp_path / "X.npy")
+
+
 @pytest.mark.parametrize("holder", HOLDERS)
 def test_groups_by_name_are_those_of_the_array(holder, data, tmp_path):
     X, _, label, subject = data
@@ -185,6 +224,17 @@ def test_a_search_that_aligns_by_group_predicts_files_with_the_name_of_the_group
     page = " ".join(model_page(model, tmp_path / "d.npz", "label", groups="person").split())
     assert "aligned by group" in page
     assert "Samples of each group were aligned by" in page
+
+
+@pytest.mark.parametrize("align", ["auto", None])
+def test_a_search_learns_more_from_a_file_by_the_names_that_fit_takes(align, tmp_path):
+    X, label, person, *_ = make_persons(8, 20, mixing=0.6, gain=1.5, random_state=0)
+    np.savez(tmp_path / "d.npz", X=X, label=label, person=person)
+    search = TensorClassifier(views=[SecondOrder()], align=align, alphas=3, keep_moments=True)
+    expected = search.fit(X, label, groups=person).partial_fit(X, label, groups=person)
+    assert (expected.alignment_ is None) == (align is None)
+    found = clone(search).fit(X, label, groups=person).partial_fit(tmp_path / "d.npz", "label", groups="person")
+    np.testing.assert_allclose(found.decision_function(X, groups=person), expected.decision_function(X, groups=person))
 
 
 def test_names_that_are_not_there_are_one_sentence(data, tmp_path):

@@ -14,8 +14,9 @@ from tracelearn import (
     TraceNormRegressorCV,
 )
 from tracelearn.moments import Moments
-from tracelearn.samples.execution import Dask
-from tracelearn.samples.samples import Local, as_raw, is_dask
+from tracelearn.samples.cluster import Dask
+from tracelearn.samples.execution import Local
+from tracelearn.samples.source import as_source, is_dask
 
 da = pytest.importorskip("dask.array", reason="Dask is an extra")
 
@@ -74,7 +75,7 @@ def test_dask_arrays_give_the_answer_of_arrays(name, rows, data):
 
 def test_samples_too_large_for_a_square_matrix_are_read_once_for_each_gradient(data, monkeypatch):
     monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
-    monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 0)
+    monkeypatch.setattr("tracelearn.samples.cluster.available_memory", lambda: 0)
     for name in ("squared_error", "log_loss"):
         model, target = MODELS[name]
         model = clone(model).set_params(alpha=0.1, tol=1e-7)
@@ -280,8 +281,8 @@ def test_flat_chunks_take_the_shape_they_are_given(data):
 
 @pytest.mark.parametrize("execution", [Local(), Dask()], ids=["local", "dask"])
 def test_both_agree_on_what_a_column_is(execution, data):
-    raw = as_raw(in_chunks(data["X"], 20), data["number"])
-    batches = raw.batches if isinstance(execution, Dask) else raw.execution.gather(raw.batches)
+    source = as_source(in_chunks(data["X"], 20), data["number"])
+    batches = source.blocks if isinstance(execution, Dask) else source.execution.gather(source.blocks)
     sizes = execution.map(lambda batch: len(batch[1]), batches)
     assert execution.gather(sizes) == [20, 20, 20, 20, 10]
     assert execution.total(lambda batch, size: float(size) * len(batch[1]), batches, sizes) == 4 * 400.0 + 100.0

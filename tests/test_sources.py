@@ -27,6 +27,7 @@ from tracelearn.io.columns import regroup, side_by_side
 from tracelearn.io.lazy import column_of_values
 from tracelearn.io.opening import open_source
 from tracelearn.samples import Source, as_source
+from tracelearn.samples.cluster import Dask
 
 N, SHAPE = 23, (3, 2)
 ROW = 8 * 6  # bytes of a sample
@@ -387,15 +388,19 @@ def test_paths_are_sources_with_the_name_of_a_target(tmp_path):
         assert_same(as_source(path, target, weights).batches(), *wanted)
 
 
-def test_what_is_in_memory_is_no_source():
+def test_what_is_in_memory_is_one_block_as_it_was_passed():
     import dask.array as da
     import pandas as pd
 
     X, y, _ = written()
     frame = pd.DataFrame(X.reshape(N, -1))
     lists = [X.tolist(), tuple(X), [(1.0, 2.0), (3.0, 4.0)], [((1, 2), (3, 4))], [], range(3), {"a": 1}]
-    for value in [X, frame, da.from_array(X), pa.table({"a": y}), np.ma.masked_array(X), *lists, None, 3.0]:
-        assert as_source(value, y) is None
+    for value in [X, frame, pa.table({"a": y}), np.ma.masked_array(X), *lists, None, 3.0]:
+        source = as_source(value, y)
+        assert source.in_memory
+        assert source.arrays[0] is value
+        assert source.arrays[1] is y
+    assert isinstance(as_source(da.from_array(X), y).execution, Dask)
 
 
 def test_a_source_is_itself(tmp_path):

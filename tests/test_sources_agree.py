@@ -192,7 +192,7 @@ def data():
 def small_blocks(request, monkeypatch):
     """Read a few samples at a time, whatever the memory of the machine, and never gather them."""
     if request.param == "does not":
-        monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1)
+        monkeypatch.setattr("tracelearn.samples.reading.available_memory", lambda: 1)
     monkeypatch.setattr("tracelearn.io.columns.available_memory", lambda: 8 * (9 * 24 * 8))  # nine samples a block
 
 

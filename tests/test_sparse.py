@@ -19,7 +19,7 @@ from tracelearn import (
 from tracelearn.arrays.linalg import pairwise_grams
 from tracelearn.losses import Huber
 from tracelearn.problems.sparse_operators import SparseGram
-from tracelearn.samples.checks import read_rows
+from tracelearn.samples.rows import read_rows
 
 SHAPE = (5, 4, 3)
 P = 60

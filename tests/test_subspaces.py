@@ -31,7 +31,7 @@ def drawn(rng, sizes=(3, 2, 2), xp=np):
 def little_memory(monkeypatch):
     """Make every fit one in passes."""
     monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
-    monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
+    monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 1000)
 
 
 class Counted:

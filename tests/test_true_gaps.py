@@ -72,7 +72,7 @@ def fitted(model, form, X, y, monkeypatch):
         return model.fit(X, y)
     if form == "matrix-free":
         monkeypatch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
-        monkeypatch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
+        monkeypatch.setattr("tracelearn.samples.execution.available_memory", lambda: 1000)
         return model.fit(X, y)
     return model.fit([(X[part], y[part]) for part in (slice(0, 25), slice(25, 31), slice(31, 60))])
 

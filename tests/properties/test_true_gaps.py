@@ -23,7 +23,7 @@ def fitted(model, form, X, y):
     with pytest.MonkeyPatch.context() as patch:
         if form == "matrix-free":
             patch.setattr("tracelearn.problems.forms._SMALL_MATRIX", 0)
-            patch.setattr("tracelearn.samples.samples.available_memory", lambda: 1000)
+            patch.setattr("tracelearn.samples.execution.available_memory", lambda: 1000)
         return model.fit(X, y)
 
 

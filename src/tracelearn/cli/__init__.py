@@ -27,7 +27,7 @@ def _ending(error: BaseException) -> tuple[object, int]:
     if _is_interruption(error):
         return "Interrupted.", INTERRUPTED
     if isinstance(error, MemoryError):
-        from tracelearn.samples.checks import out_of_memory
+        from tracelearn.samples.learning import out_of_memory
 
         return out_of_memory(error), 2
     if isinstance(error, OSError) and error.filename:

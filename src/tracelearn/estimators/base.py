@@ -19,10 +19,12 @@ from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
 from tracelearn.problems.forms import choose_form
-from tracelearn.samples.checks import check_classes, learning
-from tracelearn.samples.reading import Reader, Spec, gathered_for, read, summarise
-from tracelearn.samples.samples import Raw, Samples, as_raw
+from tracelearn.samples.learning import learning
+from tracelearn.samples.per_sample import check_classes
+from tracelearn.samples.reading import Reader, Spec, loaded_for, read, summarise
+from tracelearn.samples.samples import Samples
 from tracelearn.samples.scikit_learn import Interval, StrOptions
+from tracelearn.samples.source import Source, as_source
 from tracelearn.samples.targets import Labels, Numbers
 
 __all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "settings_of"]
@@ -155,16 +157,16 @@ class TraceNormModel(LinearModel):
             regression that was learned here is applied to new samples.
         """
         settings = settings_of(self)
-        raw = as_raw(X, y, sample_weight, confounds)
+        source = as_source(X, y, sample_weight, confounds)
         data: Samples | Moments
-        if raw.repeatable:
-            spec, samples = read(gathered_for(settings.loss, raw), reader_of(self))
+        if source.repeatable:
+            spec, samples = read(loaded_for(settings.loss, source), reader_of(self))
             moments = self._moments_to_keep(samples, settings) if self.keep_moments else None
             data = samples
             if moments is not None and choose_form(samples, settings.loss).uses_moments:
                 data = moments
         else:
-            spec, data = self._summarised(raw, settings)
+            spec, data = self._summarised(source, settings)
             moments = data if self.keep_moments else None
         start = self._warm_start if self.warm_start else None
         fitted = fit_linear(data, spec, settings, start=start, report=reporter(type(self).__name__, self.verbose))
@@ -187,14 +189,14 @@ class TraceNormModel(LinearModel):
             )
         return samples.moments()
 
-    def _summarised(self, raw: Raw, settings: Settings) -> tuple[Spec, Moments]:
+    def _summarised(self, source: Source, settings: Settings) -> tuple[Spec, Moments]:
         """Sum up samples that can be read only once; refuse losses that need more than moments."""
         if not settings.loss.has_moments:
             raise InputError(
                 f"Expected samples that can be read more than once for {settings.loss!r}, got an iterator: pass a list, an "
                 "object whose __iter__ begins anew, or a file."
             )
-        spec, moments = summarise(raw, reader_of(self, may_grow=True))
+        spec, moments = summarise(source, reader_of(self, may_grow=True))
         if spec.classes is not None:
             check_classes(spec.classes)
         return spec, moments

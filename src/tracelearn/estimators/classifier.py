@@ -17,7 +17,7 @@ from tracelearn.estimators.scores import score_labels
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import with_targets
-from tracelearn.samples.checks import learning
+from tracelearn.samples.learning import learning
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.scikit_learn import StrOptions
 from tracelearn.samples.targets import labels_of, loss_for

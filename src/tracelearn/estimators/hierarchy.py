@@ -30,10 +30,11 @@ from tracelearn.estimators.weights import as_tensors
 from tracelearn.fitting import Fitted, WarmStart, fit_linear, reporter, warn_of_fit
 from tracelearn.losses import SquaredError
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import learning
+from tracelearn.samples.learning import learning
 from tracelearn.samples.reading import Reader, Spec, read
-from tracelearn.samples.samples import Block, as_raw
+from tracelearn.samples.samples import Block
 from tracelearn.samples.scikit_learn import Interval, StrOptions
+from tracelearn.samples.source import as_source
 from tracelearn.samples.targets import Labels, labels_of
 
 __all__ = ["HierarchicalTraceNormClassifier"]
@@ -232,9 +233,10 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         """Sum up the moments of the samples of each class, in addition to those of earlier samples."""
         if before is not None:
             self._check_confounds(confounds)
-        raw = as_raw(X, y, sample_weight, confounds, None if before is None else before.modes)
+        modes = None if before is None else before.modes
+        source = as_source(X, y, sample_weight, confounds, modes_of_fit=modes)
         reader = Reader(type(self).__name__, Labels(SquaredError(), classes=classes), self.tensor_shape).after(before)
-        spec, samples = read(raw, reader)
+        spec, samples = read(source, reader)
         summarise = partial(_moments_of_classes, n_classes=spec.classes.shape[0], shape=spec.sample_shape)
         moments = samples.execution.total(summarise, samples.blocks)
         if before is None:

@@ -22,7 +22,9 @@ from tracelearn.estimators.scores import r_squared
 from tracelearn.estimators.weights import WeightsInModes
 from tracelearn.fitting import Fitted, fit_linear, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_range, learning, read_targets, real_numbers
+from tracelearn.samples.checks import check_range, real_numbers
+from tracelearn.samples.learning import learning
+from tracelearn.samples.per_sample import read_targets
 from tracelearn.samples.reading import Spec
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 

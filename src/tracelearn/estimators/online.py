@@ -18,9 +18,10 @@ from tracelearn.errors import InputError, brief
 from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
 from tracelearn.fitting import fit_linear, loss_named, reporter, warn_of_fit
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_place, learning
+from tracelearn.samples.checks import check_place
+from tracelearn.samples.learning import learning
 from tracelearn.samples.reading import Spec, read, recoded, summarise
-from tracelearn.samples.samples import as_raw
+from tracelearn.samples.source import as_source
 from tracelearn.samples.targets import union
 
 __all__ = ["OnlineModel", "expected_classes", "has_moments"]
@@ -92,15 +93,16 @@ class OnlineModel(TraceNormModel):
             self._refuse_balanced()
             classes = expected_classes(before, classes, may_grow=may_grow)
         reader = reader_of(self, classes=classes, may_grow=may_grow and classes is None)
-        raw = as_raw(X, y, sample_weight, confounds, None if before is None else before.modes)
+        modes = None if before is None else before.modes
+        source = as_source(X, y, sample_weight, confounds, modes_of_fit=modes)
         if past is None:
-            if raw.repeatable:
-                spec, samples = read(raw, reader)
+            if source.repeatable:
+                spec, samples = read(source, reader)
                 return spec, samples.moments()
-            return summarise(raw, reader)
+            return summarise(source, reader)
         self._check_confounds(confounds)
         check_place(X, past.x_mean, f"{type(self).__name__}.partial_fit()")
-        spec, samples = read(raw, reader.after(before))
+        spec, samples = read(source, reader.after(before))
         return spec, samples.moments(recoded(past, before, spec).scaled(self.forgetting))
 
     @available_if(has_moments)
@@ -153,8 +155,8 @@ class OnlineModel(TraceNormModel):
         if isinstance(self, ClassifierMixin):
             self._refuse_balanced()
         check_place(X, moments.x_mean, f"{type(self).__name__}.forget()")
-        raw = as_raw(X, y, sample_weight, confounds, spec.modes)
-        _, samples = read(raw, reader_of(self).after(spec))
+        source = as_source(X, y, sample_weight, confounds, modes_of_fit=spec.modes)
+        _, samples = read(source, reader_of(self).after(spec))
         self._refit(spec, moments.without(samples.moments()))
         return self
 

@@ -15,9 +15,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, block_bytes, is_sparse, move_to, widest
 from tracelearn.errors import InputError
-from tracelearn.samples.checks import check_finite, check_place, float_dtype, read_confounds, read_rows
+from tracelearn.samples.checks import check_finite, check_place, float_dtype
+from tracelearn.samples.modes import read_named
+from tracelearn.samples.per_sample import read_confounds
 from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import as_raw, is_dask, unnamed_samples
+from tracelearn.samples.rows import read_rows
+from tracelearn.samples.source import as_source, is_dask
 
 __all__ = ["LinearScores", "ScoresSamples", "apply_to_samples"]
 
@@ -68,16 +71,18 @@ def _products(rows: Array, coef: Array) -> Array:
 def apply_to_samples(scores: Callable[..., Array], X: Any, confounds: Any, spec: Spec) -> Any:
     """Apply a model to samples: at once, block by block, or for a Dask array when it is computed."""
     if is_dask(X):
-        from tracelearn.samples.execution import lazily  # noqa: PLC0415 - Dask is imported where it is used
+        from tracelearn.samples.cluster import lazily  # noqa: PLC0415 - Dask is imported where it is used
 
         C = None if confounds is None else read_confounds(confounds, int(X.shape[0]))
         like = scores(np.zeros((1, *spec.sample_shape)), None if C is None else 0.0 * C[:1])
         return lazily(scores, X, like[:0], C)
-    raw = as_raw(X, confounds=confounds, known=spec.modes)
-    if raw.in_memory:
-        return scores(X, raw.confounds)
-    C = raw.confounds
-    return np.concatenate([scores(X, None if C is None else C[first : first + len(X)]) for first, X, *_ in raw.batches])
+    source = as_source(X, confounds=confounds, modes_of_fit=spec.modes)
+    C = source.confounds
+    if source.in_memory:
+        return scores(X, C)
+    return np.concatenate(
+        [scores(X, None if C is None else C[first : first + len(X)]) for first, X, *_ in source.blocks]
+    )
 
 
 class ScoresSamples:
@@ -92,7 +97,7 @@ class ScoresSamples:
         """Score samples wherever they are, and apply a function to the scores (n, K) of each block."""
         check_is_fitted(self, "coef_")
         self._check_confounds(confounds)
-        X, _ = unnamed_samples(X, self._spec.modes)
+        X, _ = read_named(X, self._spec.modes)
         check_place(X, self.coef_, f"{type(self).__name__}.{method}()")
         xp = array_namespace(self.coef_)
         K = 1 if self._spec.is_single else self.coef_.shape[0]

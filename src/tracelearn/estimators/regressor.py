@@ -16,7 +16,7 @@ from tracelearn.estimators.scores import score_numbers
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import with_targets
-from tracelearn.samples.checks import learning
+from tracelearn.samples.learning import learning
 from tracelearn.samples.reading import Spec
 
 __all__ = ["PredictsNumbers", "TraceNormRegressor"]

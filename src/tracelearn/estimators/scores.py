@@ -13,7 +13,7 @@ from sklearn.metrics import accuracy_score, r2_score
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to
 from tracelearn.errors import InputError
-from tracelearn.samples.checks import read_labels, read_targets, read_weights
+from tracelearn.samples.per_sample import read_labels, read_targets, read_weights
 
 __all__ = ["accuracy", "r_squared", "score_labels", "score_numbers"]
 

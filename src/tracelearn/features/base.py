@@ -24,13 +24,13 @@ from tracelearn.arrays.linalg import few_threads, one_thread
 from tracelearn.features.matrices import multiply_modes
 from tracelearn.features.summaries import Summary, mode_scatters, squares, summarise
 from tracelearn.features.training import TensorReader, TensorSamples, TrainingSamples, blocks_of, training_samples
-from tracelearn.samples import as_source
-from tracelearn.samples.checks import check_finite, float_dtype, learning
-from tracelearn.samples.execution import lazily
+from tracelearn.samples.checks import check_finite, float_dtype
+from tracelearn.samples.cluster import lazily
+from tracelearn.samples.learning import learning
 from tracelearn.samples.lengths import Padded, padded
-from tracelearn.samples.modes import like_input
-from tracelearn.samples.samples import as_raw, is_dask, is_named, unnamed_samples
+from tracelearn.samples.modes import is_named, like_input, read_named
 from tracelearn.samples.scikit_learn import check_feature_names_in, get_output_config
+from tracelearn.samples.source import as_source, is_dask
 
 __all__ = ["TAKES_LONG", "LinearTransformer", "ModeTransformer", "TensorTransformer", "fit_copy"]
 
@@ -181,10 +181,10 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
     def _fit(self, X: Any, sample_weight: Any, earlier: Any) -> Self:
         """Learn from samples wherever they are, after those of ``earlier``, which may be this transformer."""
         series = padded(X) if self.takes_gaps else Padded(X)
-        X, modes = unnamed_samples(series.values, None if earlier is None else earlier.modes_)
+        X, modes = read_named(series.values, None if earlier is None else earlier.modes_)
         if modes is None and earlier is not None:
             modes = earlier.modes_
-        source = None if self.learns_in_one_pass else as_source(X, None, sample_weight)
+        source = None if self.learns_in_one_pass or is_dask(X) else as_source(X, None, sample_weight)
         if source is None or source.repeatable:
             blocks: Iterable[tuple[Any, Any]] = [(X, sample_weight)]
         else:
@@ -233,15 +233,15 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         if self.takes_gaps and padded(X).time is not None:
             return self._transform_in_memory(padded(X).values, any_length=True)
         if is_named(X):
-            values = self.transform(unnamed_samples(X, self.modes_)[0])
+            values = self.transform(read_named(X, self.modes_)[0])
             return like_input(values, X, self.modes_) if self.keeps_entries else values
         if is_dask(X):
             empty = self._transform_in_memory(np.zeros((1, *X.shape[1:]), X.dtype))[:0]
             return lazily(self._transform_in_memory, X, empty)
-        raw = as_raw(X)
-        if raw.in_memory:
+        source = as_source(X)
+        if source.in_memory:
             return self._transform_in_memory(X)
-        return np.concatenate([self._transform_in_memory(block) for _, block, *_ in raw.batches])
+        return np.concatenate([self._transform_in_memory(block) for block, _, _ in source.batches()])
 
     def transform_checked(self, T: Array) -> Array:
         """Transform tensors (n, I1, ..., IN) that are checked and in memory; those with gaps may be of any length."""

@@ -13,10 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, move_to
 from tracelearn.errors import InputError, refuse
-from tracelearn.samples.checks import other_shape, read_groups
 from tracelearn.samples.lengths import padded
-from tracelearn.samples.samples import as_raw, is_dask, unnamed_samples
+from tracelearn.samples.modes import read_named
+from tracelearn.samples.per_sample import read_groups
+from tracelearn.samples.rows import other_shape
 from tracelearn.samples.scikit_learn import take_rows
+from tracelearn.samples.source import as_source, is_dask
 
 __all__ = ["PerGroup", "fit_to_group", "in_order", "indexable_samples", "samples_by_group", "take_samples"]
 
@@ -159,13 +161,11 @@ def samples_by_group(X: Any, groups: Any, name: str) -> tuple[Any, dict[Hashable
 
 def indexable_samples(X: Any) -> Any:
     """Return samples that can be indexed: arrays and frames as they are, files and blocks in memory, unequal lengths padded."""
-    X, _ = unnamed_samples(padded(X).values)
+    X, _ = read_named(padded(X).values)
     if is_dask(X) or hasattr(X, "columns"):
         return X
-    raw = as_raw(X)
-    if raw.in_memory:
-        return X if hasattr(X, "shape") else np.asarray(X)
-    return np.concatenate([block for _, block, *_ in raw.batches])
+    X, _, _ = as_source(X).loaded().arrays
+    return X if hasattr(X, "shape") else np.asarray(X)
 
 
 def members_of_groups(groups: Array) -> dict[Hashable, Array]:

@@ -12,8 +12,12 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_non_numpy, to_numpy
 from tracelearn.features.gaps import has_gaps, lengths_of, median_length
 from tracelearn.features.summaries import Summary
-from tracelearn.samples.checks import check_range, check_total_weight, float_dtype, read_rows, read_weights
-from tracelearn.samples.samples import Local, Raw, as_raw, errors_name_block, is_dask
+from tracelearn.samples.checks import check_range, float_dtype
+from tracelearn.samples.execution import Local
+from tracelearn.samples.per_sample import check_total_weight, read_weights
+from tracelearn.samples.rows import read_rows
+from tracelearn.samples.samples import errors_name_block
+from tracelearn.samples.source import NumberedBatch, Source, as_source, is_dask
 
 __all__ = ["TensorReader", "TensorSamples", "TrainingSamples", "blocks_of", "training_samples"]
 
@@ -171,7 +175,7 @@ class TensorSamples(TrainingSamples):
 class BlockSamples(TrainingSamples):
     """Samples in blocks, of a file, an iterable or a cluster, that are read and checked in every pass."""
 
-    raw: Raw
+    source: Source
     reader: TensorReader = field(repr=False)
     transformer: Any  # whose samples they are
 
@@ -187,18 +191,20 @@ class BlockSamples(TrainingSamples):
 
     def total(self, summarise: Summarise, numbers_per_sample: Size) -> Summary:
         """Read, check and summarise every block."""
+        reader = self.reader  # workers are sent what the function below names
+        transformer = self.transformer
 
-        def total_of_block(block: tuple[int, Any, Any, Any]) -> _Total:
+        def total_of_block(block: NumberedBatch) -> _Total:
             first, X, _, weight = block
             with errors_name_block(first):
-                T = self.reader.tensors(X)
-                weights = _read_weights(weight, T, part=True)
+                T = reader.tensors(X)
+                weights = _read_weights(weight, T, is_part=True)
                 if not array_namespace(weights).any(weights > 0):
                     return _Total(None)
-                samples = TensorSamples.of(T, weights, self.transformer)
+                samples = TensorSamples.of(T, weights, transformer)
                 return _Total(samples.total(summarise, numbers_per_sample))
 
-        total: _Total = self.raw.execution.total(total_of_block, self.raw.batches)
+        total: _Total = self.source.execution.total(total_of_block, self.source.blocks)
         if total.summary is None:
             check_total_weight(0.0)
         return total.summary  # type: ignore[return-value] # there are weights
@@ -222,18 +228,18 @@ def training_samples(
     """Prepare samples, wherever they are, for a transformer to learn from, in addition to those of an ``earlier`` one, if any."""
     # Blocks of Dask must have targets: the first entry of each sample stands for them, and costs nothing.
     y = X[(slice(None), *(0,) * (X.ndim - 1))] if is_dask(X) and X.ndim > 1 else None
-    raw = as_raw(X, y, sample_weight)
+    source = as_source(X, y, sample_weight)
     reader = TensorReader(transformer, fitted=earlier, any_length=any_length)
-    if raw.in_memory:
+    if source.in_memory:
         T = reader.tensors(X, takes_gaps=transformer.takes_gaps)
         known_shape = None if earlier is None else reader.shape
         samples = TensorSamples.of(T, _read_weights(sample_weight, T), transformer, known_shape)
         return replace(samples, feature_names=reader.feature_names)
-    if not isinstance(raw.execution, Local):  # workers get copies of the reader, which must know the shape before
+    if not isinstance(source.execution, Local):  # workers get copies of the reader, which must know the shape before
         reader.tensors(np.zeros((1, *X.shape[1:])))
-    return BlockSamples(raw, reader, transformer)
+    return BlockSamples(source, reader, transformer)
 
 
-def _read_weights(weight: Any, T: Array, *, part: bool = False) -> Array:
-    """Check the weights of samples, one each where there are none; those of a ``part`` of the samples may all be zero."""
-    return read_weights(1.0 if weight is None else weight, T, part=part)  # type: ignore[return-value] # there are some
+def _read_weights(weight: Any, T: Array, *, is_part: bool = False) -> Array:
+    """Check the weights of samples, one each where there are none; those of a part of the samples may all be zero."""
+    return read_weights(1.0 if weight is None else weight, T, is_part=is_part)  # type: ignore[return-value] # there are some

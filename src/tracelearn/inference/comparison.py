@@ -26,7 +26,8 @@ from tracelearn.fitting import ZeroWeightsWarning
 from tracelearn.inference.reading import ScoringPlan, check_count, check_model, is_search, is_trace_norm_model
 from tracelearn.inference.scoring import check_scores, score_model
 from tracelearn.samples.by_name import in_memory
-from tracelearn.samples.checks import check_finite, small_on_one_thread
+from tracelearn.samples.checks import check_finite
+from tracelearn.samples.learning import small_on_one_thread
 from tracelearn.search.folds import corrected_error
 
 __all__ = ["Comparison", "compare", "flat_rivals"]

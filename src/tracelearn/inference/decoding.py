@@ -22,7 +22,7 @@ from tracelearn.inference.solving import solve_groups
 from tracelearn.problems.operators import SpectralGram
 from tracelearn.problems.squares import Squares
 from tracelearn.samples.by_name import in_memory
-from tracelearn.samples.checks import small_on_one_thread
+from tracelearn.samples.learning import small_on_one_thread
 from tracelearn.samples.modes import Mode
 from tracelearn.search.folds import corrected_error
 

@@ -26,7 +26,8 @@ from tracelearn.inference.reading import (
     without_confounds,
 )
 from tracelearn.samples.by_name import in_memory
-from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.samples.learning import small_on_one_thread
+from tracelearn.samples.per_sample import read_confounds
 
 __all__ = ["Bootstrap", "bootstrap", "quantile", "ranks_and_angles"]
 

@@ -16,7 +16,7 @@ from tracelearn.inference.permutation import choose_exchange, p_value
 from tracelearn.inference.reading import Reading, check_count, mode_number, read_two_groups, shares_system
 from tracelearn.inference.solving import solve_sets
 from tracelearn.samples.by_name import in_memory
-from tracelearn.samples.checks import small_on_one_thread
+from tracelearn.samples.learning import small_on_one_thread
 from tracelearn.samples.modes import Modes
 
 __all__ = ["MapTest", "map_test", "neighbour_pairs", "neighbour_tables", "weigh_clusters"]

@@ -30,7 +30,8 @@ from tracelearn.inference.reading import (
 from tracelearn.inference.scoring import check_scores, score_model, score_sets, warn_of_zero_weights
 from tracelearn.inference.solving import batches, solve_sets
 from tracelearn.samples.by_name import in_memory
-from tracelearn.samples.checks import read_confounds, small_on_one_thread
+from tracelearn.samples.learning import small_on_one_thread
+from tracelearn.samples.per_sample import read_confounds
 from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import Folds, fold_of_sample, make_folds
 

@@ -17,11 +17,13 @@ from tracelearn.estimators.base import TraceNormModel, reader_of, settings_of
 from tracelearn.fitting import Settings
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_finite, read_confounds, read_groups
+from tracelearn.samples.checks import check_finite
 from tracelearn.samples.modes import Modes
+from tracelearn.samples.per_sample import read_confounds, read_groups
 from tracelearn.samples.reading import Spec, read
-from tracelearn.samples.samples import Block, Samples, as_raw
+from tracelearn.samples.samples import Block, Samples
 from tracelearn.samples.scikit_learn import check_parameters
+from tracelearn.samples.source import as_source
 from tracelearn.search.estimators import TensorSearch
 from tracelearn.search.folds import Folds, make_folds
 from tracelearn.search.linear_cv import LinearCV
@@ -95,7 +97,7 @@ def name_of_score(scoring: Any, *, classifier: bool) -> str:
 def read_labels(X: Any, y: Any) -> Array:
     """Read targets as they came, and refuse where there are none."""
     refuse(y is None, "Expected one target for each sample, got none: pass y.")
-    labels = to_numpy(as_raw(X, y).all_targets()[0])
+    labels = to_numpy(as_source(X, y).all_targets()[0])
     n_samples = np.shape(X)[:1]
     if n_samples and len(labels) != n_samples[0]:
         raise InputError(
@@ -208,15 +210,15 @@ class Reading:
         """Read samples, targets and confounds as the ``fit`` of a model does; the model itself stays as it is."""
         check_parameters(model)
         settings = settings_of(model)
-        raw = as_raw(X, y, confounds=confounds).gathered()
-        refuse(not raw.in_memory, "Expected samples in memory, got others: pass an array, or fewer samples.")
-        spec, samples = read(raw, reader_of(model))
+        source = as_source(X, y, confounds=confounds)
+        refuse(not source.in_memory, "Expected samples in memory, got others: pass an array, or fewer samples.")
+        spec, samples = read(source, reader_of(model))
         samples = samples.checked()
         refuse(
             settings.scaling and is_sparse(samples.like),
             "Expected dense samples with scaling='modes', got a sparse matrix: use scaling=None.",
         )
-        labels = to_numpy(raw.all_targets()[0])
+        labels = to_numpy(source.all_targets()[0])
         labels = labels if spec.classes is None else labels.ravel()
         return cls(spec, settings, samples, labels, settings.loss_of(spec))
 

@@ -190,7 +190,7 @@ def side_by_side(
             rows_at_once = min(max(rows, column.chunk), column.n_rows)
             check_memory(f"blocks of {role}", (rows_at_once, *column.shape), column.dtype, advice)
     # Partial functions of module level, so that a source of files can be sent to another process.
-    blocks = partial(_blocks_ahead, (X, y, weight), X.n_rows, rows)
+    blocks = partial(_numbered_ahead, (X, y, weight), X.n_rows, rows)
     targets = partial(_blocks, (y, weight), X.n_rows, rows, 0)
     return Source(X.shape, X.n_rows, X.dtype, True, blocks, targets, X.modes)
 
@@ -223,8 +223,12 @@ def _block_rows(column: Column, block_bytes: int | None) -> int:
     return max(column.chunk, rows - rows % column.chunk)
 
 
-def _blocks_ahead(columns: Sequence[Column | None], n: int, rows: int, start: int) -> Iterator[Any]:
-    return read_ahead(_blocks(columns, n, rows, start))
+def _numbered_ahead(columns: Sequence[Column | None], n: int, rows: int, start: int) -> Iterator[Any]:
+    """Read blocks, and the number of samples before each, one block ahead."""
+    with closing(read_ahead(_blocks(columns, n, rows, start))) as blocks:
+        for block in blocks:
+            yield start, *block
+            start += len(block[0])
 
 
 def _blocks(columns: Sequence[Column | None], n: int, rows: int, start: int) -> Iterator[Any]:

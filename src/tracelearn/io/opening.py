@@ -15,7 +15,7 @@ from tracelearn.samples import iterables
 from tracelearn.samples.modes import Mode
 from tracelearn.samples.source import Source
 
-__all__ = ["as_source", "open_source"]
+__all__ = ["open_source", "source_in_blocks"]
 
 
 def open_source(
@@ -117,12 +117,12 @@ def open_source(
     return source_of_file(file, choice, block_bytes)
 
 
-def as_source(
+def source_in_blocks(
     X: Any,
-    y: Any = None,
-    sample_weight: Any = None,
-    ignore: tuple[str, ...] = (),
-    modes: tuple[Mode, ...] | None = None,
+    y: Any,
+    sample_weight: Any,
+    ignore: tuple[str, ...],
+    modes_of_fit: tuple[Mode, ...] | None,
 ) -> Source | None:
     """Recognise samples that are to be read block by block; None means that X is to be read whole.
 
@@ -136,7 +136,7 @@ def as_source(
         For a path or a table, the name of the targets in it; "y" if there is such a name and none is given.
     sample_weight : array-like, lazy array, number, str or path, optional
     ignore : names of columns of a table that are no entries of samples, such as groups
-    modes : those that a model was fitted to, whose columns of a table are read
+    modes_of_fit : those that a model was fitted to, whose columns of a table are read
     """
     if isinstance(X, Source):
         _refuse_targets("a source", y, sample_weight)
@@ -146,7 +146,7 @@ def as_source(
         if y is None and file.names is not None and "y" in file.names:
             y = "y"
         names = tuple(name for name in ignore if file.format.is_table and name in (file.names or ()))
-        return source_of_file(file, Choice("X", y, sample_weight, ignore=names, modes=modes))
+        return source_of_file(file, Choice("X", y, sample_weight, ignore=names, modes=modes_of_fit))
     if is_lazy(X):
         samples = column_of_values(X, "X")
         targets = None if y is None else column_of_values(y, "y")

@@ -24,7 +24,9 @@ from tracelearn.errors import warn
 from tracelearn.losses import SquaredError
 from tracelearn.moments import Moments
 from tracelearn.paper.algorithms import Constants, Iterate, algorithm1, converge
-from tracelearn.samples.checks import Rows, check_place, check_range, read_labels, read_rows, read_targets
+from tracelearn.samples.checks import check_place, check_range
+from tracelearn.samples.per_sample import read_labels, read_targets
+from tracelearn.samples.rows import Rows, read_rows
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 from tracelearn.samples.targets import labels_of
 

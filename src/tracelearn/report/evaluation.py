@@ -21,9 +21,10 @@ from tracelearn.inference.comparison import Comparison, flat_rivals
 from tracelearn.inference.reading import check_model, without_confounds
 from tracelearn.report.scores import Evaluation, FoldScores, Study, bounds_of, compare, join_bounds
 from tracelearn.samples import Source, as_source
-from tracelearn.samples.by_name import in_memory, size_of, with_groups, with_targets
-from tracelearn.samples.checks import read_confounds, read_groups, small_on_one_thread
-from tracelearn.samples.samples import is_named, unnamed
+from tracelearn.samples.by_name import size_of, with_groups, with_targets
+from tracelearn.samples.learning import small_on_one_thread
+from tracelearn.samples.modes import is_named, targets_of_named
+from tracelearn.samples.per_sample import read_confounds, read_groups
 from tracelearn.search.advice import PoorModelWarning
 from tracelearn.search.folds import corrected_error, make_folds
 
@@ -51,14 +52,15 @@ class _Samples:
     def of(cls, X: Any, y: Any, groups: Any, confounds: Any) -> _Samples:
         """Read samples; those of a file into memory, if their folds fit in it."""
         X, y, _, groups = with_groups(X, y, None, groups)
-        source = None if is_named(X) else as_source(X, y)
-        if source is None:
-            y = unnamed(X, y)[1]
-        elif fits_in_memory(source):
-            X, y, _, _ = in_memory(source)
+        if is_named(X):
+            y = targets_of_named(X, y)
         else:
-            refuse(confounds is not None, "Expected samples that fit in memory with confounds: take some of them.")
-            X, y, _ = with_targets(source, None, None)
+            source = as_source(X, y)
+            if source.in_memory or fits_in_memory(source):
+                X, y, _ = source.loaded().arrays
+            else:
+                refuse(confounds is not None, "Expected samples that fit in memory with confounds: take some of them.")
+                X, y, _ = with_targets(source, None, None)
         refuse(y is None, "Expected one target for each sample, got none: pass y.")
         labels = to_numpy(y)
         if not isinstance(X, Source):

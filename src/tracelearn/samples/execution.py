@@ -1,155 +1,78 @@
-"""Blocks on a Dask cluster. This is the only module that knows Dask."""
+"""Where blocks are worked on: here, one after the other. On a cluster ``cluster.Dask`` does the same."""
 
 from __future__ import annotations
 
-import math
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial, reduce
-from itertools import accumulate
+from itertools import starmap
 from typing import Any
 
-import numpy as np
+from tracelearn.arrays.array_api import available_memory
 
-from tracelearn.arrays.array_api import Array, available_memory
-from tracelearn.errors import InputError
-from tracelearn.samples.checks import sample_shape
-from tracelearn.samples.samples import Function, PerBlock, Raw, added, is_dask
+__all__ = ["HERE", "Again", "Function", "Local", "PerBlock", "added"]
 
-__all__ = ["Dask", "dask_blocks", "lazily"]
+PerBlock = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
 
-_FAN_IN = 8  # sums that one task of a tree adds up
+Function = Callable[[Any], Any]
+
+
+def added(first: Any, second: Any) -> Any:
+    """Add two sums: arrays, moments, or tuples of those."""
+    if isinstance(first, tuple):
+        return tuple(a + b for a, b in zip(first, second, strict=True))
+    return first + second
 
 
 @dataclass(frozen=True)
-class Dask:
-    """Works on the cluster of the current ``distributed.Client``, or in Dask's local threads where there is none."""
+class Local:
+    """Works in this process, block after block; blocks that are not in memory are read again in every pass."""
 
     def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
-        """Apply a function block by block; the results stay on the workers."""
-        import dask  # noqa: PLC0415
+        """Apply a function block by block and keep the results."""
+        return list(starmap(function, zip(*values, strict=True)))
 
-        return list(dask.persist(*self.view(function, *values)))
-
-    def view(self, function: Callable[..., Any], *values: PerBlock) -> list[Any]:
-        """Promise the results; Dask works on them when they are asked for."""
-        from dask import delayed  # noqa: PLC0415
-
-        # A node of its own: with its weights inside it travels once to a worker, not once for each block.
-        shared = delayed(_Function(function), pure=False, traverse=False)
-        return [delayed(_call, pure=False)(shared, *block) for block in zip(*values, strict=True)]
+    def view(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
+        """Apply a function whenever a block is read; nothing is kept."""
+        return Again(lambda: starmap(function, zip(*values, strict=True)))
 
     def first(self, values: PerBlock) -> Any:
-        """Compute the first block alone."""
-        return next(iter(values)).compute()
+        """Read the first block alone."""
+        return next(iter(values))
 
     def gather(self, values: PerBlock) -> list[Any]:
-        """Compute all blocks."""
-        import dask  # noqa: PLC0415
-
-        return list(dask.compute(*values))
+        """Read all blocks."""
+        return list(values)
 
     def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
-        """Apply a function block by block and add up in a tree, so that no worker ever holds more than ``_FAN_IN`` sums."""
-        from dask import delayed  # noqa: PLC0415
+        """Apply a function block by block and add up the results as they come."""
+        total = None
+        for block in zip(*values, strict=True):
+            term = function(*block)
+            total = term if total is None else added(total, term)
+        return total
 
-        parts = self.view(function, *values)
-        while len(parts) > 1:
-            groups = [parts[i : i + _FAN_IN] for i in range(0, len(parts), _FAN_IN)]
-            parts = [delayed(partial(reduce, added), pure=False)(group) for group in groups]
-        return parts[0].compute()
+    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock, state: Any = None) -> Any:
+        """Add every block to one state in place, by ``add(block, state)``, which is cheaper than ``total`` where sums are large.
 
-    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock) -> Any:
-        """Make a state of every block and add up what they end as."""
-        return self.total(lambda block: end(add(block, None)), values)
+        Return what ``end`` makes of the state. None is the state before the first block.
+        """
+        for block in values:
+            state = add(block, state)
+        return end(state)
 
     def memory(self) -> int:
-        """Find the bytes that a task may take: a third of what the smallest worker has for each of its threads."""
-        local_memory = available_memory()
-        try:
-            from distributed import get_client  # noqa: PLC0415
-
-            workers = get_client().scheduler_info()["workers"].values()
-        except (ImportError, ValueError):  # Dask's threads are this process
-            return local_memory // (3 * (os.cpu_count() or 1))
-        # A worker without a limit has None or zero of it.
-        limits = [(worker["memory_limit"] or local_memory) // (3 * worker["nthreads"]) for worker in workers]
-        return int(min([local_memory, *limits]))
+        """Find the bytes that a sum over blocks may take."""
+        return available_memory()
 
 
-@dataclass(frozen=True)
-class _Function:
-    """A function as a value: Dask would call a bare one."""
+@dataclass(frozen=True, eq=False)
+class Again:
+    """Blocks, or values of blocks, that are read anew in every pass."""
 
-    call: Callable[..., Any]
+    make: Callable[[], Iterator[Any]]
 
-
-def _call(function: _Function, *block: Any) -> Any:
-    return function.call(*block)
-
-
-def dask_blocks(X: Any, y: Any, sample_weight: Any) -> Raw:
-    """Read a Dask array as blocks, one for each chunk of its first axis that holds samples."""
-    import dask.array as da  # noqa: PLC0415
-    from dask import delayed  # noqa: PLC0415
-
-    if y is None:
-        raise InputError("Expected one target for each sample: fit requires y to be passed, but the target y is None.")
-    sample_shape(np.zeros((1,) * X.ndim), None)
-    if math.isnan(X.shape[0]):  # samples are numbered across blocks, so sizes must be known
-        X = X.compute_chunk_sizes()
-    X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-
-    def chunks_of(values: Any, name: str) -> list[Any]:
-        """Cut the targets or weights where the samples are cut."""
-        if values is None:
-            return [None] * X.numblocks[0]
-        if not is_dask(values):
-            values = np.asarray(values)
-            values = np.full(X.shape[0], values) if values.ndim == 0 else values  # one weight for all samples
-            values = da.from_array(values)
-        values = values.compute_chunk_sizes() if math.isnan(values.shape[0]) else values
-        if values.shape[0] != X.shape[0]:
-            raise InputError(
-                f"Expected {name} to have one row for each of {X.shape[0]} samples, got {values.shape[0]}: samples and "
-                "targets have inconsistent numbers of samples."
-            )
-        values = values.rechunk((X.chunks[0], *((-1,) * (values.ndim - 1))))
-        return list(values.to_delayed().ravel())
-
-    sizes = X.chunks[0]
-    firsts = accumulate(sizes[:-1], initial=0)
-    targets = chunks_of(y, "y")
-    weights = chunks_of(sample_weight, "sample_weight")
-    blocks = []  # (first sample, X, y, weight)
-    targets_and_weights = []
-    for size, first, *arrays in zip(sizes, firsts, X.to_delayed().ravel(), targets, weights, strict=True):
-        if size > 0:
-            blocks.append(delayed(tuple)([first, *arrays]))
-            targets_and_weights.append(delayed(tuple)(arrays[1:]))
-    return Raw(blocks, targets_and_weights, tuple(X.shape[1:]), int(X.shape[0]), X.dtype, Dask())
+    def __iter__(self) -> Iterator[Any]:
+        return self.make()
 
 
-def lazily(function: Callable[..., Array], X: Any, like: Array, confounds: Array | None = None) -> Any:
-    """Apply a function of rows to a Dask array when it is computed; ``like`` is what it returns for no sample.
-
-    With confounds (n, q) it is a function of rows and of their confounds.
-    """
-    X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
-
-    def applied(block: Array, block_info: Any = None) -> Array:
-        if confounds is None or not block.shape[0]:
-            return function(block) if block.shape[0] else like
-        start, stop = block_info[0]["array-location"][0]
-        return function(block, confounds[start:stop])
-
-    columns = tuple((int(size),) for size in like.shape[1:])
-    return X.map_blocks(
-        applied,
-        dtype=like.dtype,
-        drop_axis=list(range(1, X.ndim)),
-        new_axis=list(range(1, like.ndim)),
-        chunks=(X.chunks[0], *columns),
-        meta=like,
-    )
+HERE = Local()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracelearn.errors import refuse
-from tracelearn.samples.source import Batch, Source
+from tracelearn.samples.source import Batch, NumberedBatch, Source
 
 __all__ = ["dataset", "stream"]
 
@@ -27,7 +27,7 @@ def stream(blocks: Iterable[Any]) -> Source:
     repeatable = not hasattr(blocks, "__next__")
     passes: list[int] = []  # over an iterator: the only state there is
 
-    def read(start: int) -> Iterator[Batch]:
+    def read(start: int) -> Iterator[NumberedBatch]:
         # Not a generator itself: a second pass is refused when it is asked for.
         refuse(
             not repeatable and passes,
@@ -37,12 +37,13 @@ def stream(blocks: Iterable[Any]) -> Source:
         passes.append(start)
         return _read(blocks, start)
 
-    return Source(None, None, None, repeatable, read, lambda: (block[1:] for block in read(0)))
+    return Source(None, None, None, repeatable, read, lambda: ((y, weight) for _, _, y, weight in read(0)))
 
 
-def _read(blocks: Iterable[Any], start: int) -> Iterator[Batch]:
+def _read(blocks: Iterable[Any], start: int) -> Iterator[NumberedBatch]:
     """Yield checked blocks, from the sample ``start`` on."""
     shape: tuple[int, ...] | None = None
+    first = 0
     for count, block in enumerate(blocks):
         X, y, weight = _checked_block(block, count)
         shape = X.shape[1:] if shape is None else shape
@@ -50,10 +51,10 @@ def _read(blocks: Iterable[Any], start: int) -> Iterator[Batch]:
             X.shape[1:] != shape,
             f"Expected samples of shape {shape} in all blocks, got shape {X.shape[1:]} in block {count}: reshape them.",
         )
-        skip = min(start, len(X))
-        start -= skip
+        skip = max(0, start - first)
         if skip < len(X):
-            yield X[skip:], None if y is None else y[skip:], None if weight is None else weight[skip:]
+            yield first + skip, X[skip:], None if y is None else y[skip:], None if weight is None else weight[skip:]
+        first += len(X)
     refuse(
         shape is None, "Expected an iterable of blocks (X, y), got no block: check that it has not been read before."
     )

@@ -24,6 +24,7 @@ __all__ = [
     "check_file_modes",
     "column_of_epochs",
     "events_of",
+    "is_named",
     "like_input",
     "modes_of_mne",
     "read_named",
@@ -112,7 +113,7 @@ def are_modes_of(modes: Any, shape: tuple[int, ...]) -> bool:
 
 
 def resized_modes(modes: Modes, shape: tuple[int, ...]) -> Modes:
-    """Count the entries of modes that have been brought to another size, as time is by resampling."""
+    """Give modes whose size has changed, as that of time does by resampling, the coordinates 0, 1, 2, ..."""
     return tuple(
         mode if len(mode.values) == size else Mode(mode.name, np.arange(size))
         for mode, size in zip(modes, shape, strict=True)
@@ -136,28 +137,43 @@ def _fits(mode: Any, size: int) -> bool:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_named(X: Any, known: Modes | None = None) -> tuple[Any, Modes]:
-    """Split samples with names into an array (n, I1, ..., IN) and modes.
+def is_named(X: Any) -> bool:
+    """Tell whether samples bring names of modes: of xarray, MNE, or pandas with several levels of columns."""
+    first = X[0] if isinstance(X, list) and X else X
+    is_mne = hasattr(first, "get_data") and hasattr(first, "ch_names")
+    is_xarray = hasattr(X, "dims") and hasattr(X, "coords")
+    return is_mne or is_xarray or getattr(getattr(X, "columns", 0), "nlevels", 1) > 1
+
+
+def read_named(X: Any, modes_of_fit: Modes | None = None) -> tuple[Any, Modes | None]:
+    """Split samples with names into an array (n, I1, ..., IN) and modes; other samples are returned as they are, with None.
 
     Parameters
     ----------
     X : DataArray or Dataset of xarray, DataFrame whose columns have several levels, epochs of MNE or a list of them
-    known : modes of the samples of ``fit``, default=None
+    modes_of_fit : modes of the samples of ``fit``, default=None
         Dimensions of a DataArray are then put into this order, by their names. Names and coordinates must be the same.
     """
+    if not is_named(X):
+        return X, None
     epochs = _list_of_epochs(X)
     if epochs is not None:
         values, modes = _of_mne(epochs)
     elif hasattr(X, "columns"):
         values, modes = _of_pandas(X)
     else:
-        values, modes = _of_xarray(_data_array(X), known)
-    _check_same(modes, known)
+        values, modes = _of_xarray(_data_array(X), modes_of_fit)
+    _check_same(modes, modes_of_fit)
     return values, modes
 
 
 def targets_of_named(X: Any, y: Any) -> Any:
-    """Find the targets of samples with names; of MNE's epochs None takes the events, and a name a column of the metadata."""
+    """Find the targets of samples with names; of MNE's epochs None takes the events, and a name a column of the metadata.
+
+    Targets of other samples are returned as they are.
+    """
+    if not is_named(X):
+        return y
     epochs = _list_of_epochs(X)
     if epochs is not None and y is None:
         return np.concatenate([events_of(few_epochs) for few_epochs in epochs])
@@ -189,9 +205,9 @@ def _data_array(X: Any) -> Any:
     return X[names[0]]
 
 
-def _of_xarray(X: Any, known: Modes | None) -> tuple[Any, Modes]:
-    """Read a DataArray: samples are its first dimension, or after a fit the one that is not among the ``known`` modes."""
-    X = _arranged(X, known)
+def _of_xarray(X: Any, modes_of_fit: Modes | None) -> tuple[Any, Modes]:
+    """Read a DataArray: samples are its first dimension, or after a fit the one that is not among ``modes_of_fit``."""
+    X = _arranged(X, modes_of_fit)
     refuse(
         len(X.dims) < 2,
         f"Expected a DataArray with a dimension of samples and one for each mode, got dimensions {X.dims}: for a single "
@@ -216,9 +232,9 @@ def _check_order(X: Any, y: Any) -> None:
     )
 
 
-def _arranged(X: Any, known: Modes | None) -> Any:
-    """Put dimensions into the order of the known modes, with that of samples first."""
-    names = [] if known is None else [mode.name for mode in known]
+def _arranged(X: Any, modes_of_fit: Modes | None) -> Any:
+    """Put dimensions into the order of ``modes_of_fit``, with that of samples first."""
+    names = [] if modes_of_fit is None else [mode.name for mode in modes_of_fit]
     if not names or len(X.dims) != len(names) + 1 or not set(names) < set(X.dims):
         return X
     (samples,) = set(X.dims) - set(names)
@@ -343,35 +359,35 @@ def _mode(name: Any, values: Any, unit: Any = None, positions: Array | None = No
 # --- checking ---------------------------------------------------------------------------------------------------------
 
 
-def _check_same(modes: Modes, known: Modes | None, whose: str = "fit") -> None:
-    """Refuse modes of other names, or in another order, than the known ones, or with other entries."""
-    if known is None:
+def _check_same(modes: Modes, expected: Modes | None, whose: str = "fit") -> None:
+    """Refuse modes of other names, or in another order, than those expected, or with other entries."""
+    if expected is None:
         return
-    expected = [mode.name for mode in known]
+    expected_names = [mode.name for mode in expected]
     names = [mode.name for mode in modes]
     refuse(
-        names != expected,
-        f"Expected samples with the modes {', '.join(expected)} as in {whose}, got {', '.join(names)}: rename or transpose "
+        names != expected_names,
+        f"Expected samples with the modes {', '.join(expected_names)} as in {whose}, got {', '.join(names)}: rename or transpose "
         "them, or pass a plain array.",
     )
-    _check_entries(modes, known, whose)
+    _check_entries(modes, expected, whose)
 
 
-def check_file_modes(modes: Modes | None, known: Modes | None) -> None:
+def check_file_modes(modes: Modes | None, modes_of_fit: Modes | None) -> None:
     """Refuse modes of a file in another order than those of the model, or with other entries.
 
     Their names alone may be others: those of a model may have been given by the user.
     """
-    if not modes or not known or len(modes) != len(known):
+    if not modes or not modes_of_fit or len(modes) != len(modes_of_fit):
         return  # nothing to compare; a wrong number of modes is found by the shape
-    if {mode.name for mode in modes} == {mode.name for mode in known}:
-        _check_same(modes, known)
-    _check_entries(modes, known, "fit")
+    if {mode.name for mode in modes} == {mode.name for mode in modes_of_fit}:
+        _check_same(modes, modes_of_fit)
+    _check_entries(modes, modes_of_fit, "fit")
 
 
-def _check_entries(modes: Modes, known: Modes, whose: str) -> None:
-    """Refuse modes with other coordinates or names of entries than the known ones."""
-    for ours, theirs in zip(known, modes, strict=True):
+def _check_entries(modes: Modes, expected: Modes, whose: str) -> None:
+    """Refuse modes with other coordinates or names of entries than those expected."""
+    for ours, theirs in zip(expected, modes, strict=True):
         difference = _difference(ours.values, theirs.values)
         refuse(
             difference,
@@ -403,12 +419,12 @@ def _difference(expected: Array, values: Array) -> str:
 # --- giving back ------------------------------------------------------------------------------------------------------
 
 
-def like_input(values: Any, X: Any, known: Modes | None) -> Any:
+def like_input(values: Any, X: Any, modes_of_fit: Modes | None) -> Any:
     """Make a DataArray of transformed values if X was one and its modes have not changed; else return the array."""
     if not hasattr(X, "dims"):
         return values
     X = _data_array(X)
-    return _arranged(X, known).copy(data=values) if values.ndim == X.ndim else values
+    return _arranged(X, modes_of_fit).copy(data=values) if values.ndim == X.ndim else values
 
 
 def to_dataset(

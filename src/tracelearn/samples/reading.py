@@ -12,18 +12,23 @@ from typing import Any
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, is_sparse, move_to
+from tracelearn.arrays.array_api import Array, available_memory, is_sparse, move_to
 from tracelearn.errors import InputError
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_total_weight, float_dtype, read_rows, sample_shape, warn_of_grid
-from tracelearn.samples.samples import Block, Raw, Samples, errors_name_block
+from tracelearn.samples.checks import float_dtype
+from tracelearn.samples.execution import Local
+from tracelearn.samples.per_sample import check_total_weight
+from tracelearn.samples.rows import read_rows, sample_shape, warn_of_grid
+from tracelearn.samples.samples import Block, Samples, errors_name_block
+from tracelearn.samples.source import NumberedBatch, Source, missing_targets
 from tracelearn.samples.targets import TargetReader, recode
 
-__all__ = ["MANY_ENTRIES", "Reader", "Spec", "gathered_for", "read", "recoded", "summarise"]
+__all__ = ["MANY_ENTRIES", "Reader", "Spec", "loaded_for", "read", "recoded", "summarise"]
 
 # Samples on disk with at most this many entries are summarised block by block; larger ones are read if they fit.
 MANY_ENTRIES = 8192
+_BYTES = 32  # that a fit takes in memory for each number of the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,48 +113,49 @@ class Reader:
         return spec, block
 
 
-def read(raw: Raw, reader: Reader) -> tuple[Spec, Samples]:
+def read(source: Source, reader: Reader) -> tuple[Spec, Samples]:
     """Check samples: those in memory at once, others whenever a block of them is read."""
-    if raw.in_memory:
-        ((_, X, y, weight),) = raw.batches
+    if source.in_memory:
+        X, y, weight = source.arrays
         if reader.spec is None and reader.tensor_shape is None and hasattr(X, "columns"):  # a data frame
             warn_of_grid(X.columns)
-        spec, block = reader.read_block(X, y, weight, confounds=raw.confounds)
+        spec, block = reader.read_block(X, y, weight, confounds=source.confounds)
         if reader.spec is None:
-            spec = replace(spec, modes=raw.modes)
+            spec = replace(spec, modes=source.modes)
         return spec, Samples.of(block, spec.sample_shape)
     if reader.spec is None:
-        reader, weight = _surveyed(raw, reader)
+        reader, weight = _surveyed(source, reader)
     else:
         weight = math.nan  # not needed: the moments sum up the weights
     surveyed: Any = reader.spec
+    confounds = source.confounds  # alone: workers are sent what the function below names
 
-    def checked(batch: tuple[int, Any, Any, Any]) -> Block:
+    def checked(batch: NumberedBatch) -> Block:
         first, X, y, sample_weight = batch
         with errors_name_block(first):
-            _, block = reader.read_block(X, y, sample_weight, first=first, confounds=raw.confounds, is_part=True)
+            _, block = reader.read_block(X, y, sample_weight, first=first, confounds=confounds, is_part=True)
         return block
 
     samples = Samples(
-        raw.execution.view(checked, raw.batches),
+        source.execution.view(checked, source.blocks),
         surveyed.sample_shape,
         surveyed.n_targets,
         weight,
-        raw.n_samples,
-        raw.execution,
+        source.n_samples,
+        source.execution,
         n_confounds=surveyed.n_confounds,
     )
     return surveyed, samples
 
 
-def _surveyed(raw: Raw, reader: Reader) -> tuple[Reader, float]:
+def _surveyed(source: Source, reader: Reader) -> tuple[Reader, float]:
     """Read all targets once, for what must be known before the first block is read; return also the sum of all weights."""
-    survey = reader.targets.survey(raw)
+    survey = reader.targets.survey(source)
     check_total_weight(survey.weight)
-    dims = raw.sample_shape
-    dtype = raw.dtype
+    dims = source.sample_shape
+    dtype = source.dtype
     if dims is None:
-        first = raw.first_samples()
+        first = source.first_samples()
         dims = np.shape(first)[1:]
         dtype = getattr(first, "dtype", None)
     shape = sample_shape(np.broadcast_to(0.0, (1, *dims)), reader.tensor_shape)
@@ -160,17 +166,17 @@ def _surveyed(raw: Raw, reader: Reader) -> tuple[Reader, float]:
         is_flat=len(shape) > 1 and len(dims) == 1,
         is_single=survey.is_single,
         classes=survey.classes,
-        modes=raw.modes,
-        n_confounds=0 if raw.confounds is None else int(raw.confounds.shape[1]),
+        modes=source.modes,
+        n_confounds=0 if source.confounds is None else int(source.confounds.shape[1]),
     )
     return replace(reader, targets=survey.reader, spec=spec), survey.weight
 
 
-def summarise(raw: Raw, reader: Reader) -> tuple[Spec, Moments]:
+def summarise(source: Source, reader: Reader) -> tuple[Spec, Moments]:
     """Sum up samples that come only once: of which shape and classes they are is found on the way."""
     spec: Spec | None = None
     moments: Moments | None = None
-    for first, X, y, weight in raw.batches:
+    for first, X, y, weight in source.blocks:
         with errors_name_block(first):
             block_spec, block = reader.after(spec).read_block(X, y, weight, is_part=True)
             if moments is not None:
@@ -190,12 +196,20 @@ def recoded(moments: Moments, before: Spec | None, after: Spec) -> Moments:
     return recode(moments, before.classes, after.classes)
 
 
-def gathered_for(loss: Loss, raw: Raw) -> Raw:
-    """Read samples on disk into memory where every iteration would read them again."""
-    n = raw.n_samples
-    p = math.prod(raw.sample_shape or ())
+def loaded_for(loss: Loss, source: Source) -> Source:
+    """Read samples on disk into memory where every iteration would read them again, and they fit."""
+    n = source.n_samples
+    p = math.prod(source.sample_shape or ())
     is_summed_up = loss.has_moments and (n is None or (2 * n >= p and p <= MANY_ENTRIES))
-    return raw if raw.in_memory or is_summed_up else raw.gathered()
+    is_on_disk = source.repeatable and not source.in_memory and isinstance(source.execution, Local) and n is not None
+    fits = n is not None and _BYTES * n * p <= available_memory()
+    if not (is_on_disk and fits) or is_summed_up:
+        return source
+    loaded = source.loaded()
+    y, _ = loaded.all_targets()
+    if y is None:
+        raise missing_targets()
+    return loaded
 
 
 def _with_confounds(block: Block, confounds: Array) -> Block:

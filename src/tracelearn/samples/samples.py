@@ -1,18 +1,17 @@
-"""Samples, wherever they are: checked rows, coded targets and weights, summed over blocks.
+"""Checked samples: rows, coded targets and weights in blocks, and sums over them.
 
-In memory there is one block; from a file, an iterable or a cluster there are many. Everything above asks for sums over
-blocks and never where they are. Invariant: an answer is a sum over blocks, so that it is the same wherever and in whatever
-order they are worked on.
+A ``Source`` becomes ``Samples`` in ``reading.read``. In memory there is one block; from a file, an iterable or a cluster there
+are many. Everything above asks for sums over blocks and never where they are. Invariant: an answer is a sum over blocks, so
+that it is the same wherever and in whatever order they are worked on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ from tracelearn.arrays.array_api import (
     Array,
     array_namespace,
     as_dtype,
-    available_memory,
     block_bytes,
     is_sparse,
     move_to,
@@ -30,27 +28,10 @@ from tracelearn.arrays.linalg import mode_scales
 from tracelearn.confounds import Regression
 from tracelearn.errors import InputError
 from tracelearn.moments import Accumulator, Moments
-from tracelearn.samples.checks import check_finite, check_range, read_confounds
-from tracelearn.samples.modes import check_file_modes, read_named, targets_of_named
-from tracelearn.samples.source import as_source
+from tracelearn.samples.checks import check_finite, check_range
+from tracelearn.samples.execution import HERE, Local, PerBlock
 
-__all__ = [
-    "Again",
-    "Block",
-    "Local",
-    "PerBlock",
-    "Raw",
-    "Samples",
-    "as_raw",
-    "is_dask",
-    "is_named",
-    "unnamed",
-    "unnamed_samples",
-]
-
-PerBlock = Iterable[Any]  # one value for each block: the value, or Dask's promise of it
-
-Function = Callable[[Any], Any]
+__all__ = ["Block", "Samples", "errors_name_block"]
 
 # What is summed: a function of a block's rows (m, p), targets (m, K), shares (m,) and scores (m, K).
 # It returns an array, moments, or a tuple of those.
@@ -58,187 +39,6 @@ Term = Callable[[Array, Array, Array, Array], Any]
 
 _BLOCK_BYTES = 2 << 20  # blocks of samples in memory stay in cache
 _BLOCK_ROWS = 16  # at least: sums over blocks are as long as a sample
-
-
-def added(first: Any, second: Any) -> Any:
-    """Add two sums: arrays, moments, or tuples of those."""
-    if isinstance(first, tuple):
-        return tuple(a + b for a, b in zip(first, second, strict=True))
-    return first + second
-
-
-@dataclass(frozen=True)
-class Local:
-    """Works in this process, block after block; blocks that are not in memory are read again in every pass."""
-
-    def map(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
-        """Apply a function block by block and keep the results."""
-        return list(starmap(function, zip(*values, strict=True)))
-
-    def view(self, function: Callable[..., Any], *values: PerBlock) -> PerBlock:
-        """Apply a function whenever a block is read; nothing is kept."""
-        return Again(lambda: starmap(function, zip(*values, strict=True)))
-
-    def first(self, values: PerBlock) -> Any:
-        """Read the first block alone."""
-        return next(iter(values))
-
-    def gather(self, values: PerBlock) -> list[Any]:
-        """Read all blocks."""
-        return list(values)
-
-    def total(self, function: Callable[..., Any], *values: PerBlock) -> Any:
-        """Apply a function block by block and add up the results as they come."""
-        total = None
-        for block in zip(*values, strict=True):
-            term = function(*block)
-            total = term if total is None else added(total, term)
-        return total
-
-    def folded(self, add: Callable[[Any, Any], Any], end: Function, values: PerBlock, state: Any = None) -> Any:
-        """Add every block to a state, by ``add(block, state)``; return what ``end`` makes of it."""
-        for block in values:
-            state = add(block, state)
-        return end(state)
-
-    def memory(self) -> int:
-        """Find the bytes that a sum over blocks may take."""
-        return available_memory()
-
-
-@dataclass(frozen=True, eq=False)
-class Again:
-    """Blocks, or values of blocks, that are read anew in every pass."""
-
-    make: Callable[[], Iterator[Any]]
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.make()
-
-
-# --- as they came -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Raw:
-    """Samples as they came, not checked yet, in blocks.
-
-    ``batches`` holds for each block ``(first, X, y, weight)``, with ``first`` the number of samples before it; ``targets``
-    holds ``(y, weight)`` alone, which may be much cheaper to read.
-    """
-
-    batches: PerBlock
-    targets: PerBlock
-    sample_shape: tuple[int, ...] | None = None
-    n_samples: int | None = None
-    dtype: Any = None
-    execution: Any = Local()
-    in_memory: bool = False
-    repeatable: bool = True
-    confounds: Array | None = None  # (n, q), in memory wherever the samples are
-    modes: Any = None  # of the samples, where they have names
-
-    def gathered(self) -> Raw:
-        """Read samples from a file into memory where they fit there: for losses that read them in every iteration."""
-        if self.in_memory or not self.repeatable or not isinstance(self.execution, Local) or self.n_samples is None:
-            return self
-        if 32.0 * self.n_samples * math.prod(self.sample_shape or ()) > available_memory():
-            return self
-        _, X, y, weight = zip(*self.batches, strict=True)
-        raw = as_raw(np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight))
-        return replace(raw, confounds=self.confounds, modes=self.modes)
-
-    def all_targets(self) -> tuple[Array, Array | None]:
-        """Read all targets and weights: scikit-learn's splitters look at them."""
-        if self.in_memory:
-            return next(iter(self.targets))  # type: ignore[no-any-return]
-        y, weight = zip(*self.execution.gather(self.targets), strict=True)
-        return np.concatenate(y), None if weight[0] is None else np.concatenate(weight)
-
-    def first_samples(self) -> Any:
-        """Read the samples of the first block."""
-        return self.execution.first(self.batches)[1]
-
-
-def is_dask(X: Any) -> bool:
-    """Tell whether X is a Dask array, without importing Dask."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "to_delayed") and hasattr(X, "chunks")
-
-
-def is_named(X: Any) -> bool:
-    """Tell whether samples bring names of modes: of xarray, MNE, or pandas with several levels of columns."""
-    first = X[0] if isinstance(X, list) and X else X
-    is_mne = hasattr(first, "get_data") and hasattr(first, "ch_names")
-    return (
-        is_mne or (hasattr(X, "dims") and hasattr(X, "coords")) or getattr(getattr(X, "columns", 0), "nlevels", 1) > 1
-    )
-
-
-def unnamed(X: Any, y: Any = None, known: Any = None) -> tuple[Any, Any, Any]:
-    """Split samples with names into an array, targets and modes; other samples are returned as they are, with modes None.
-
-    With ``y`` of None epochs of MNE give their events.
-    """
-    if not is_named(X):
-        return X, y, None
-    values, modes = unnamed_samples(X, known)
-    return values, targets_of_named(X, y), modes
-
-
-def unnamed_samples(X: Any, known: Any = None) -> tuple[Any, Any]:
-    """Split samples with names into an array and modes, as ``unnamed`` where there are no targets."""
-    if not is_named(X):
-        return X, None
-    return read_named(X, known)
-
-
-def as_raw(X: Any, y: Any = None, sample_weight: Any = None, confounds: Any = None, known: Any = None) -> Raw:
-    """Read samples as blocks: an array in memory as one, a Dask array, a file, a lazy array or an iterable as many.
-
-    ``known`` are the modes of earlier samples, which those of named samples must match.
-    """
-    if confounds is not None:
-        raw = as_raw(X, y, sample_weight, None, known)
-        n = np.shape(raw.first_samples())[0] if raw.in_memory else raw.n_samples
-        return replace(raw, confounds=read_confounds(confounds, n))
-    if type(X) is not np.ndarray or X.dtype == object:
-        if is_named(X):
-            values, y, modes = unnamed(X, y, known)
-            return replace(as_raw(values, y, sample_weight), modes=modes)
-        if is_dask(X):
-            from tracelearn.samples.execution import dask_blocks  # noqa: PLC0415 - Dask is imported where it is used
-
-            return dask_blocks(X, y, sample_weight)
-        source = as_source(X, y, sample_weight, modes=known)
-        if source is not None:
-            return _in_blocks(source, known)
-    return Raw([(0, X, y, sample_weight)], [(y, sample_weight)], in_memory=True)
-
-
-def _in_blocks(source: Any, known: Any) -> Raw:
-    """Read a source as blocks, each read again in every pass."""
-    if known and source.modes:
-        check_file_modes(source.modes, known)
-
-    def batches() -> Iterator[tuple[int, Any, Any, Any]]:
-        first = 0
-        for block in source.batches():
-            yield first, *block
-            first += len(block[0])
-
-    def targets() -> Iterator[tuple[Any, Any]]:
-        for y, weight in source.targets():
-            if y is None:
-                raise InputError(
-                    "Expected targets with the samples, got none: pass y, or name them with open_source(path, target=...)."
-                )
-            yield y, weight
-
-    shape, n = source.sample_shape, source.n_samples
-    return Raw(Again(batches), Again(targets), shape, n, source.dtype, repeatable=source.repeatable, modes=source.modes)
-
-
-# --- checked ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +107,7 @@ class Samples:
     n_targets: int
     weight: float
     n_samples: int | None = None
-    execution: Any = Local()
+    execution: Any = HERE
     in_memory: bool = False
     columns: Array | None = None  # the columns of Y that are used; None for all
     n_confounds: int = 0

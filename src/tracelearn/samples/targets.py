@@ -17,8 +17,8 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_non_numpy, mo
 from tracelearn.errors import InputError
 from tracelearn.losses import LOSSES, Loss, n_columns
 from tracelearn.moments import Moments
-from tracelearn.samples.checks import check_classes, read_labels, read_targets, read_weights
-from tracelearn.samples.samples import Raw
+from tracelearn.samples.per_sample import check_classes, read_labels, read_targets, read_weights
+from tracelearn.samples.source import Source
 
 __all__ = [
     "CodedTargets",
@@ -83,21 +83,21 @@ class Numbers:
             )
         Y = y[:, None] if is_single else y
         self.loss.check_target(Y)
-        return CodedTargets(Y, read_weights(sample_weight, rows, part=is_part), None, is_single)
+        return CodedTargets(Y, read_weights(sample_weight, rows, is_part=is_part), None, is_single)
 
     def after(self, classes: Array | None, is_single: bool) -> Numbers:
         """Read numbers of the same order."""
         return replace(self, is_single=is_single)
 
-    def survey(self, raw: Raw) -> TargetSurvey:
+    def survey(self, source: Source) -> TargetSurvey:
         """Read all targets: find how many there are for each sample, and the total weight."""
 
         def weight_of(targets: tuple[Any, Any]) -> float:
             y, weight = targets
             return float(np.shape(y)[0] if weight is None else np.sum(weight))
 
-        total = raw.execution.total(weight_of, raw.targets)
-        first_y, _ = raw.execution.first(raw.targets)
+        total = source.execution.total(weight_of, source.block_targets)
+        first_y, _ = source.execution.first(source.block_targets)
         shape = np.shape(first_y)
         is_single = len(shape) == 1
         return TargetSurvey(replace(self, is_single=is_single), math.prod(shape[1:]), total, None, is_single)
@@ -123,11 +123,11 @@ class Labels:
         if self.may_grow and self.classes is not None:
             classes = move_to(union(self.classes, classes), classes)
         members = move_to(y[:, None] == classes[None, :], rows)
-        weight = read_weights(sample_weight, rows, part=is_part)
+        weight = read_weights(sample_weight, rows, is_part=is_part)
         if self.class_weight is not None:
             balance = self._class_weights(y, classes, members, weight)
             weight = balance if weight is None else move_to(balance, rows, weight.dtype) * weight
-            weight = read_weights(weight, rows, part=is_part)
+            weight = read_weights(weight, rows, is_part=is_part)
         columns = array_namespace(members).astype(members, widest(members)["dtype"])
         loss = loss_for(self.loss, n_columns(columns.shape[1]))
         return CodedTargets(loss.encode(columns), weight, classes, is_single=False)
@@ -151,9 +151,11 @@ class Labels:
             weights = move_to(np.array(by_class), columns, columns.dtype)
         return columns @ weights
 
-    def survey(self, raw: Raw) -> TargetSurvey:
+    def survey(self, source: Source) -> TargetSurvey:
         """Read all labels: find the classes, and the total weight."""
-        of_labels: _LabelWeights = raw.execution.total(lambda targets: _label_weights(*targets), raw.targets)
+        of_labels: _LabelWeights = source.execution.total(
+            lambda targets: _label_weights(*targets), source.block_targets
+        )
         classes = of_labels.classes if self.classes is None else self.classes
         check_classes(classes)
         weights = self.class_weight

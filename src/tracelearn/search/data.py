@@ -29,7 +29,8 @@ from tracelearn.losses import Loss
 from tracelearn.samples.checks import check_gaps, float_dtype
 from tracelearn.samples.modes import resized_modes
 from tracelearn.samples.reading import Reader, Spec, read
-from tracelearn.samples.samples import Raw, Samples, as_raw
+from tracelearn.samples.samples import Samples
+from tracelearn.samples.source import Source, missing_targets
 from tracelearn.samples.targets import loss_for
 from tracelearn.search.folds import Folds, canonical_order, draw_samples, make_folds
 from tracelearn.search.scorers import scorer_of
@@ -111,7 +112,7 @@ class SearchData:
 
 
 def read_for_search(
-    raw: Raw,
+    source: Source,
     reader: Reader,
     random_state: Any = 0,
     *,
@@ -121,21 +122,23 @@ def read_for_search(
 
     ``resampler_of`` makes what completes samples in memory with gaps or of unequal length; where it is None, these are refused.
     """
-    if not raw.repeatable:
+    if not source.repeatable:
         raise ValueError(
             "Expected samples that can be read more than once to choose by cross-validation, got an iterator: pass arrays, "
             "files or a list of batches."
         )
-    labels, weight = raw.all_targets()
+    labels, weight = source.all_targets()
+    if labels is None and not source.in_memory:
+        raise missing_targets()
     labels = np.asarray(to_numpy(labels))
-    if not raw.in_memory:
+    if not source.in_memory:
         n = len(labels)
-        bytes_of_sample = _BYTES * math.prod(raw.sample_shape or np.shape(raw.first_samples())[1:])
+        bytes_of_sample = _BYTES * math.prod(source.sample_shape or np.shape(source.first_samples())[1:])
         n_in_memory = int(available_memory() / bytes_of_sample)
         if n > n_in_memory:
-            return _drawn(raw, reader, n_in_memory, labels, weight, random_state)
-        raw = _in_memory(raw)
-    spec, samples = read(raw, reader)
+            return _drawn(source, reader, n_in_memory, labels, weight, random_state)
+        source = source.loaded()
+    spec, samples = read(source, reader)
     resampler = as_given = None
     if resampler_of is not None and not is_sparse(samples.like):
         resampler = resampler_of(spec)
@@ -223,18 +226,11 @@ def completed(spec: Spec, samples: Samples, resampler: ResampleTime) -> tuple[Sp
     return replace(spec, sample_shape=shape, modes=modes), Samples.of(block, shape), tensors
 
 
-def _in_memory(raw: Raw) -> Raw:
-    """Read all blocks, wherever they are."""
-    _, X, y, weight = zip(*raw.execution.gather(raw.batches), strict=True)
-    whole = as_raw(
-        np.concatenate(X), np.concatenate(y), None if weight[0] is None else np.concatenate(weight), raw.confounds
-    )
-    return replace(whole, modes=raw.modes)
-
-
-def _drawn(raw: Raw, reader: Reader, count: int, labels: Array, weight: Array | None, random_state: Any) -> SearchData:
+def _drawn(
+    source: Source, reader: Reader, count: int, labels: Array, weight: Array | None, random_state: Any
+) -> SearchData:
     """Read a random draw of the samples into memory, to choose by; the last fit reads all of them, block by block."""
-    spec, samples = read(raw, reader)
+    spec, samples = read(source, reader)
     n = len(labels)
     weight = np.ones(n) if weight is None else np.asarray(weight, dtype=float)
     index, weight_of_drawn = draw_samples(count, weight, None if spec.classes is None else labels, random_state)

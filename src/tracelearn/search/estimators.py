@@ -27,11 +27,13 @@ from tracelearn.estimators.scores import score_labels, score_numbers
 from tracelearn.features import ResampleTime, TensorTransformer, find_smooth_mode
 from tracelearn.fitting import Settings, fit_linear, loss_named, reporter
 from tracelearn.samples.by_name import in_memory, with_groups, with_targets
-from tracelearn.samples.checks import learning, read_groups
+from tracelearn.samples.learning import learning
 from tracelearn.samples.lengths import padded
+from tracelearn.samples.modes import read_named
+from tracelearn.samples.per_sample import read_groups
 from tracelearn.samples.reading import Reader, Spec, read
-from tracelearn.samples.samples import as_raw, unnamed
 from tracelearn.samples.scikit_learn import CallbackSupportMixin, Interval, with_callbacks
+from tracelearn.samples.source import Source, as_source
 from tracelearn.samples.targets import Labels, Numbers
 from tracelearn.search.advice import warn_of_choice, warn_of_copies_and_outliers
 from tracelearn.search.alignment import read_alignments, why_not_aligned
@@ -192,9 +194,9 @@ class TensorSearch(RoutesToSplitter, LinearInViews, TensorInput, CallbackSupport
             say = reporter(type(self).__name__, self.verbose)
             listener = Listener(self.max_time, (lambda message: say(message, 1)) if self.verbose else None, self)
             series = padded(X, n_targets=np.shape(y)[0] if np.ndim(y) else None)
-            raw = as_raw(series.values, y, sample_weight, confounds)
+            source = as_source(series.values, y, sample_weight, confounds)
             resampler_of = partial(self._resampler, padded_along=series.time)
-            data = read_for_search(raw, self._reader(), self.random_state, resampler_of=resampler_of)
+            data = read_for_search(source, self._reader(), self.random_state, resampler_of=resampler_of)
             task = self._task(data, groups, split_params, n_allowed)
             with listener.interruptible():
                 choice = choose(task, listener)
@@ -355,19 +357,23 @@ class TensorSearch(RoutesToSplitter, LinearInViews, TensorInput, CallbackSupport
         """
         check_is_fitted(self, "moments_")
         spec = self._spec
-        X, y, _ = unnamed(X, y, spec.modes)
-        X = self._aligned(X, groups, "partial_fit")
+        X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups, spec.modes)
+        if self.alignment_ is not None:
+            X, y, sample_weight = with_targets(X, y, sample_weight, spec.modes)
+            X = self._aligned(X, groups, "partial_fit")
         self._check_confounds(confounds)
         series = padded(X, spec.sample_shape, len(y) if np.ndim(y) else None)
-        raw = as_raw(series.values, y, sample_weight, confounds, spec.modes)
+        source = as_source(series.values, y, sample_weight, confounds, modes_of_fit=spec.modes)
         views, shape, penalty = self._views_in_one()
-        if raw.in_memory and self.resampler_ is not None and is_incomplete(raw.first_samples(), spec.sample_shape):
-            raw = replace(raw, batches=[(0, self.joined_views(X), *raw.all_targets())], modes=None)
+        takes_gaps = source.in_memory and self.resampler_ is not None
+        if takes_gaps and is_incomplete(source.first_samples(), spec.sample_shape):
+            shown = Source.of_arrays(self.joined_views(X), *source.all_targets())
+            shown = replace(shown, confounds=source.confounds)
             reader = replace(self._reader(), tensor_shape=None).after(spec_of_views(spec, shape))
-            _, samples = read(raw, reader)
+            _, samples = read(shown, reader)
             moments = samples.checked().moments(self.moments_)
         else:
-            _, samples = read(raw, self._reader().after(spec))
+            _, samples = read(source, self._reader().after(spec))
             moments = samples.checked().mapped_rows(views, shape).moments(self.moments_)
         settings = self._settings(self.alpha_, self.ridge_, is_logistic=False, penalty=penalty)
         fitted = fit_linear(moments, spec_of_views(spec, shape), settings)
@@ -563,7 +569,9 @@ class TensorRegressor(MultiOutputMixin, RegressorMixin, TensorSearch):
             warn(
                 "Intervals are those of the samples of fit: partial_fit has learned more since, so fit again to renew them."
             )
-        X, _, _, groups = in_memory(X, None, groups, self._spec.modes)
+        X, _, _, groups = with_groups(X, None, None, groups, self._spec.modes)
+        X, _ = read_named(X, self._spec.modes)
+        X, _, _, _ = in_memory(X, modes_of_fit=self._spec.modes)
         Z = self.joined_views(X, groups)
         bounds = interval(np.reshape(to_numpy(Z), (Z.shape[0], -1)), self.held_out_residuals_, level)
         lower, upper = (bound[:, 0] if self._spec.is_single else bound for bound in bounds)

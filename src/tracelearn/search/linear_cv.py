@@ -25,10 +25,12 @@ from tracelearn.estimators.weights import as_tensors, ranks_of
 from tracelearn.fitting import Fitted, Settings, fit_linear, loss_named, prepare, reporter, warn_of_fit
 from tracelearn.penalties import as_penalty, is_overlapped
 from tracelearn.samples.by_name import with_groups
-from tracelearn.samples.checks import learning, read_groups
+from tracelearn.samples.learning import learning
+from tracelearn.samples.per_sample import read_groups
 from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import Samples, as_raw
+from tracelearn.samples.samples import Samples
 from tracelearn.samples.scikit_learn import Interval, StrOptions
+from tracelearn.samples.source import as_source
 from tracelearn.search.advice import warn_of_rising_end
 from tracelearn.search.data import SearchData, read_for_search
 from tracelearn.search.folds import Folds
@@ -149,7 +151,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
         X, y, sample_weight, groups = with_groups(X, y, sample_weight, groups)
         split_params = params_for_splitter(self, params)
         with one_thread():
-            data = read_for_search(as_raw(X, y, sample_weight, confounds), reader_of(self), self.random_state)
+            data = read_for_search(as_source(X, y, sample_weight, confounds), reader_of(self), self.random_state)
             groups = read_groups(groups, len(data.labels))
             folds = data.folds(self.cv, groups, self.random_state, split_params=split_params)
             loss = loss_named(self.loss, for_classes=isinstance(self, ClassifierMixin))

@@ -10,8 +10,9 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, widest
 from tracelearn.losses import Loss
-from tracelearn.samples.checks import check_finite, read_rows
+from tracelearn.samples.checks import check_finite
 from tracelearn.samples.reading import Spec
+from tracelearn.samples.rows import read_rows
 from tracelearn.samples.targets import labels_of
 from tracelearn.search.calibration import Calibration
 from tracelearn.search.softmax import mapped_scores

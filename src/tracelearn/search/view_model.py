@@ -21,10 +21,11 @@ from tracelearn.features.second_order import SpatialFilters
 from tracelearn.fitting import loss_named
 from tracelearn.losses import Loss
 from tracelearn.samples.by_name import in_memory, with_groups
-from tracelearn.samples.checks import check_place, read_rows
+from tracelearn.samples.checks import check_place
 from tracelearn.samples.lengths import padded
+from tracelearn.samples.modes import read_named
 from tracelearn.samples.reading import Spec
-from tracelearn.samples.samples import unnamed_samples
+from tracelearn.samples.rows import read_rows
 from tracelearn.search.alignment import aligned_view
 from tracelearn.search.predictions import ScoresByViews
 from tracelearn.search.views import ShownByViews, joined_shape_and_penalty
@@ -187,7 +188,7 @@ class LinearInViews(NamedWeights):
         """
         check_is_fitted(self, "views_")
         series = padded(X, self.sample_shape_)
-        X, _ = unnamed_samples(series.values, self._spec.modes)
+        X, _ = read_named(series.values, self._spec.modes)
         samples = read_rows(
             self._aligned(X, groups, "joined_views"),
             name=type(self).__name__,
@@ -266,7 +267,7 @@ class LinearInViews(NamedWeights):
         check_is_fitted(self, "views_")
         attributes = {name: value for name, value in vars(self).items() if name.endswith("_") or name == "_spec"}
         if self.alignment_ is not None:
-            X, _ = unnamed_samples(padded(X, self.sample_shape_).values, self._spec.modes)
+            X, _ = read_named(padded(X, self.sample_shape_).values, self._spec.modes)
             attributes |= {"views_": self._views_adapted_to(X), "alignment_": None}
         model: Self = clone(self)
         model._publish(attributes, anew=True)
@@ -286,13 +287,13 @@ class LinearInViews(NamedWeights):
         spec = self._spec
         X, _, _, groups = with_groups(X, None, None, groups, spec.modes)
         series = padded(X, spec.sample_shape)
-        X, _ = unnamed_samples(series.values, spec.modes)
+        X, _ = read_named(series.values, spec.modes)
         time = self._mode_of_any_length(series.time)
         check_place(X, next(iter(self.coef_by_view_.values())), f"{type(self).__name__}.{method}()")
         if self.alignment_ is None:
             return apply_to_samples(self._scores_by(self.views_, after, time), X, confounds, spec)
         self._check_groups(groups, method)
-        X, _, _, _ = in_memory(X, known=spec.modes)
+        X, _, _, _ = in_memory(X, modes_of_fit=spec.modes)
         X, members = samples_by_group(X, groups, type(self).__name__)
         blocks = []
         for group, index in members.items():
