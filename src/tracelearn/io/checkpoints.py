@@ -14,7 +14,7 @@ import re
 import stat
 import time
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -205,10 +205,10 @@ def _read(path: Path, trusted: Iterable[type]) -> Learned:
         points = (Point(int(n_seen), error, mean) for n_seen, error, mean in state["curve"].tolist())
         learned = Learned(**{**state, "curve": tuple(points)})
         learned.model.get_params(deep=False)  # fails where it is no estimator
-        for field in fields(Learned):
-            value = getattr(learned, field.name)
-            is_number = type(field.default) in (int, float)
-            expect(not is_number or (type(value) is type(field.default) and 0 <= value < math.inf), f"no {field.name}")
+        for name, start in vars(Learned(None)).items():
+            value = getattr(learned, name)
+            is_number = type(start) in (int, float)
+            expect(not is_number or (type(value) is type(start) and 0 <= value < math.inf), f"no {name}")
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedFileError(f"Expected the state of a stream, got another in {path} ({error}).") from error
     return learned

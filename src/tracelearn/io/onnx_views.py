@@ -260,7 +260,8 @@ def _savitzky_golay(view: SavitzkyGolay, T: Value) -> Value:
     first = np.clip(places - view.window // 2, 0, n_points - view.window)  # of the window that each point is read off
     windows = T.moveaxis(axis, n_axes - 1, n_axes).take(first[:, None] + np.arange(view.window), axis=n_axes - 1)
     filtered = (windows * view.responses()[places - first]).sum(-1, keepdims=False)
-    return filtered.moveaxis(n_axes - 1, axis, n_axes) / view.scale_
+    back: Value = filtered.moveaxis(n_axes - 1, axis, n_axes) / view.scale_
+    return back
 
 
 def _detrend(view: Detrend, T: Value) -> Value:
@@ -268,7 +269,8 @@ def _detrend(view: Detrend, T: Value) -> Value:
     basis = view.polynomials(view.sample_shape_[axis - 1])
     T = T.moveaxis(axis, n_axes - 1, n_axes)
     T = T - T.cut(0, 1, -1)
-    return (T - T @ basis @ basis.T).moveaxis(n_axes - 1, axis, n_axes)
+    rest: Value = T - T @ basis @ basis.T
+    return rest.moveaxis(n_axes - 1, axis, n_axes)
 
 
 # --- scatter and thresholds ---------------------------------------------------------------------------------------------
@@ -302,7 +304,8 @@ def _thresholds(view: Thresholds, T: Value) -> Value:
     if view.n_intervals < n_points:
         intervals = itertools.pairwise(view.edges(n_points))
         T = T.nodes.concatenate([T.cut(first, last, axis).mean(axis) for first, last in intervals], axis=axis)
-    return (T.expand(1) > view.thresholds()[None]).cast(DOUBLE)
+    is_above: Value = T.expand(1) > view.thresholds()[None]
+    return is_above.cast(DOUBLE)
 
 
 # --- second order -------------------------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ def _learn(before: Learned, batch: tuple[Any, ...], classes: Any, *, refresh_aft
 def _errors(y: Any, predicted: Any, *, for_classes: bool) -> NDArray[np.float64]:
     """Find the error of each prediction: of a label 0 or 1, of numbers their square, averaged over targets."""
     if for_classes:
-        return (np.ravel(y) != predicted).astype(np.float64)
+        return np.asarray(np.ravel(y) != predicted, dtype=np.float64)
     n = len(predicted)
     return np.asarray(np.mean((np.reshape(y, (n, -1)) - np.reshape(predicted, (n, -1))) ** 2, axis=1))
 
