@@ -12,6 +12,7 @@ import contextlib
 import copy
 import io
 import json
+import math
 import os
 import random
 import resource
@@ -29,6 +30,7 @@ import numpy as np
 
 MEMORY = 4 << 30  # of addresses, beyond those that libraries reserve before the first input
 SECONDS = 20  # of processor time for one file
+LARGEST = 1 << 22  # entries of the samples that a model must predict
 MODEL_SECONDS, MODEL_MEMORY = 2, 200 << 20  # for one file of a model or of moments
 FORBIDDEN = (
     "pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.remove", "os.rename",
@@ -378,10 +380,10 @@ def read(kind, path):
         model = load(path)
         if hasattr(model, "sample_shape_"):  # what was read must be of use
             is_lagged = hasattr(model, "lags_")  # it predicts recordings, and has the shape of its weights
-            X = np.ones((20, model.n_features_in_) if is_lagged else (2, *model.sample_shape_))
+            shape = (20, model.n_features_in_) if is_lagged else (2, *model.sample_shape_)
             for name in ("predict", "decision_function", "transform"):
-                if hasattr(model, name):
-                    getattr(model, name)(X)
+                if hasattr(model, name) and math.prod(shape) <= LARGEST:  # ``load`` tries no larger ones out either
+                    getattr(model, name)(np.ones(shape))
     elif kind in ("command", "value"):
         command(path)
     elif kind == "checkpoint":

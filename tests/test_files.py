@@ -47,7 +47,6 @@ from tracelearn.io.model_content import known_types
 from tracelearn.io.model_header import MAGIC, DamagedFileError, Header, read_header
 from tracelearn.io.writing import write_atomically
 from tracelearn.paper import PaperRegressor
-from tracelearn.penalties import L1, Nuclear
 
 SHAPE = (3, 2, 2)
 rng = np.random.default_rng(0)
@@ -454,8 +453,6 @@ WRONG = {
     "a sample shape of text": {"sample_shape_": {"$tuple": ["3", 2, 2]}},
     "a sample shape of no entry": {"sample_shape_": {"$tuple": [0, 2, 2]}},
     "another sample shape": {"sample_shape_": {"$tuple": [3, 2, 3]}},
-    "an enormous sample shape": {"sample_shape_": {"$tuple": [1 << 40, 2, 2]}, "n_features_in_": 1 << 42},
-    "features that are text": {"n_features_in_": "12"},
     "weights of another shape": {"coef_": np.ones((3, 2))},
     "weights that are text": {"coef_": np.full((3, *SHAPE), "a")},
     "weights that are a number": {"coef_": 1.0},
@@ -468,36 +465,8 @@ WRONG = {
     "classes that are a number": {"classes_": 3},
     "classes of two dimensions": {"classes_": np.array([["a"], ["b"], ["c"]])},
     "no classes": {"classes_": ...},
-    "no sample shape at all": {"sample_shape_": ...},
     "weights that are not finite": {"coef_": np.full((3, *SHAPE), np.nan)},
     "intercepts in a column": {"intercept_": np.ones((3, 1))},
-    "a tolerance that is a list": {"tol": [1.0]},
-    "a weight of modes that is a mapping": {"mode_weights": {"$dict": [["a", 1]]}},
-    "weights of too many modes": {"mode_weights": [1.0] * 9},
-    "mode weights that are text": {"mode_weights": ["a"]},
-    "a penalty that is a list": {"penalty": [1.0]},
-    "moments that are none": {"moments_": 3},
-    "moments of other samples": {"moments_": {"$object": ["Moments", {
-        "weight": 1.0, **{name: np.ones(shape) for name, shape in
-                          dict(x_mean=5, y_mean=3, gram=(5, 5), cross=(5, 3), target_sq=3).items()}}]}},
-    "moments that do not fit": {"moments_": {"$object": ["Moments", {
-        "weight": 1.0, **{name: np.ones(shape) for name, shape in
-                          dict(x_mean=12, y_mean=3, gram=(12, 5), cross=(12, 3), target_sq=3).items()}}]}},
-    "moments without a part": {"moments_": {"$object": ["Moments", {"weight": 1.0}]}},
-}  # fmt: skip
-
-
-WRONG_SPEC = {
-    "samples of half precision": {"dtype": {"$dtype": "<f2"}},
-    "no type of samples": {"dtype": 3},
-    "samples of another shape": {"sample_shape": {"$tuple": [3, 2, 3]}},
-    "a layout that is a list": {"is_flat": [[]]},
-    "targets that are text": {"n_targets": "3"},
-    "other targets": {"n_targets": 2},
-    "confounds that are not there": {"n_confounds": 1},
-    "classes that are the same": {"classes": np.array(["a", "a", "b"])},
-    "modes that are none": {"modes": {"$tuple": [1, 2, 3]}},
-    "names of other features": {"feature_names": np.array(["a", "b"])},
 }
 WRONG_TREE = {
     "no nodes": {"nodes_": []},
@@ -505,15 +474,6 @@ WRONG_TREE = {
     "classes of another number": {"classes_": np.arange(5)},
     "weights of another shape": {"coef_": np.ones((2, 7))},
 }
-WRONG_START = {
-    "a start that is none": {"_warm_start": {"$object": ["WarmStart", {}]}},
-    "a start of other weights": {"_warm_start": {"$object": ["WarmStart", {
-        "penalty": {"$object": ["Overlap", {"terms": {"$tuple": [{"$tuple": [1.0, {"$object": ["L1", {}]}]}]}}]},
-        "loss": {"$object": ["SquaredError", {}]}, "n_targets": 1,
-        "solution": {"$object": ["Solution", {
-            "W": np.ones((1, 2)), "objective": np.ones(1), "gap": np.ones(1), "n_iter": 3, "rho": None,
-            "split": {"$object": ["Split", {name: np.ones((1, 1, 2)) for name in ("parts", "duals", "anchors")}]}}]}}]}},
-}  # fmt: skip
 WRONG_SCALER = {
     "means of other samples": {"mean_": np.ones((4, 1, 1))},
     "means that are not finite": {"mean_": np.full((3, 2, 2), np.nan)},
@@ -521,12 +481,10 @@ WRONG_SCALER = {
 }
 WRONG_LAGGED = {
     "lags of another number": {"lags_": np.arange(5)},
-    "lags with a gap": {"lags_": np.array([0, 2])},
     "lags that are text": {"lags_": np.array(["a", "b"])},
     "weights of another shape": {"coef_": np.ones((3, 2))},
     "an intercept for each output": {"intercept_": np.ones(2)},
     "features of another number": {"n_features_in_": 5},
-    "moments of other lags": {"moments_": 3},
 }
 WRONG_SEARCH = {
     "no weights": {"coef_by_view_": ...},
@@ -552,7 +510,6 @@ KINDS = {
         lambda: TensorClassifier(alphas=3, cv=3, views=[None]).fit(X, two),
         {"a single class": {"classes_": np.array([7])}, "three classes": {"classes_": np.arange(3)}},
     ),
-    "start": (lambda: TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y), WRONG_START),
     "confounds": (
         lambda: TraceNormRegressor().fit(X, y, confounds=np.sin(np.arange(120.0)).reshape(60, 2)),
         WRONG_CONFOUNDS,
@@ -572,64 +529,39 @@ def with_arrays(value, arrays):
     return value
 
 
-def refuse_changed(content, arrays, parts, wrong, folder):
-    """Change parts of an object somewhere in what is written for a model, which must then be refused."""
-    for name, value in wrong.items():
-        if value is ...:
-            del parts[name]
-        else:
-            parts[name] = with_arrays(value, arrays)
-    refused(packed(document(content, arrays)), "use only files written by save", folder)
-
-
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, (_, wrong) in KINDS.items() for name in wrong])
 def test_a_model_whose_parts_do_not_fit_is_refused(kind, name, tmp_path):
     make, wrong = KINDS[kind]
     content, arrays = content_of(make())
-    refuse_changed(content, arrays, content["$object"][1], wrong[name], tmp_path)
+    parts = content["$object"][1]
+    for part, value in wrong[name].items():
+        if value is ...:
+            del parts[part]
+        else:
+            parts[part] = with_arrays(value, arrays)
+    refused(packed(document(content, arrays)), "use only files written by save", tmp_path)
 
 
-@pytest.mark.parametrize("name", WRONG_SPEC)
-def test_a_model_of_other_samples_than_it_says_is_refused(name, tmp_path):
-    content, arrays = content_of(TraceNormClassifier(alpha=0.05).fit(X, labels))
-    (spec,) = (
-        part["$object"][1]
-        for part in content["$object"][1].values()
-        if isinstance(part, dict) and part.get("$object", [""])[0] == "Spec"
-    )
-    refuse_changed(content, arrays, spec, WRONG_SPEC[name], tmp_path)
+def test_a_model_that_claims_enormous_samples_costs_no_memory(tmp_path):
+    content, arrays = content_of(TraceNormRegressor(alpha=0.05).fit(X, y))
+    content["$object"][1]["sample_shape_"] = {"$tuple": [1 << 40, 2, 2]}
+    (tmp_path / "file").write_bytes(packed(document(content, arrays)))
+    assert np.isfinite(load(tmp_path / "file").predict(X)).all()
 
 
-@pytest.mark.parametrize("part", ["W", "parts", "duals", "anchors", "objective", "gap", "rho"])
-def test_a_solution_of_another_shape_is_refused(part, tmp_path):
-    content, arrays = content_of(TraceNormRegressor(alpha=0.05, warm_start=True).fit(X, y))
-
-    def find(node, name):
-        """Find the parts of an object of a type, the first there is."""
-        if isinstance(node, dict) and node.get("$object", [""])[0] == name:
-            return node["$object"][1]
-        inside = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        return next((parts for parts in (find(item, name) for item in inside) if parts is not None), None)
-
-    solution = find(content, "Solution")
-    parts = solution if part in solution else find(content, "Split")
-    refuse_changed(content, arrays, parts, {part: np.ones((2, 2))}, tmp_path)
-
-
-ZEROS = {"$array": 0}
-
-
-@pytest.mark.parametrize("terms", [ZEROS, [1.0], {"$tuple": []}, {"$tuple": [{"$tuple": [1.0, ZEROS]}]}], ids=str)
-def test_a_penalty_of_other_things_than_atoms_is_refused(terms, tmp_path):
-    content, arrays = content_of(TraceNormRegressor(0.05, penalty=0.5 * Nuclear(0) + 0.1 * L1()).fit(X, y))
-    refuse_changed(content, arrays, content["$object"][1]["penalty"]["$object"][1], {"terms": terms}, tmp_path)
+def test_what_a_forged_model_goes_on_learning_from_is_refused_by_fit(tmp_path):
+    content, arrays = content_of(TraceNormRegressor(alpha=0.05).fit(X, y))
+    content["$object"][1]["tol"] = [1.0]
+    (tmp_path / "file").write_bytes(packed(document(content, arrays)))
+    with pytest.raises(ValueError, match="'tol' parameter"):
+        load(tmp_path / "file").fit(X, y)
 
 
 def test_a_model_without_one_of_its_parameters_is_refused(tmp_path):
     refused(packed(document(changed(TraceNormRegressor(), alpha=...))), "no attribute 'alpha'", tmp_path)
 
 
-@pytest.mark.parametrize("step", [1, {"$tuple": ["a", 1]}, {"$tuple": ["a"]}])
+@pytest.mark.parametrize("step", [1, {"$tuple": ["a"]}])
 def test_a_pipeline_of_other_things_is_refused(step, tmp_path):
     refused(packed(document(changed(make_pipeline(TraceNormRegressor()), steps=[step]))), "use only files", tmp_path)
 

@@ -11,15 +11,22 @@ from sklearn.preprocessing import StandardScaler
 
 import tracelearn.features
 from tracelearn import (
+    Chain,
     Convolutions,
+    Detrend,
+    Lengths,
     Logarithm,
     ModePCA,
     ModeWhitener,
+    ResampleTime,
+    SavitzkyGolay,
+    ScatterCorrection,
     SecondOrder,
     Similarities,
     TensorClassifier,
     TensorRegressor,
     TensorStandardScaler,
+    Thresholds,
     TraceNormClassifier,
     TraceNormClassifierCV,
     TraceNormRegressor,
@@ -27,7 +34,7 @@ from tracelearn import (
     Views,
     to_onnx,
 )
-from tracelearn.features import TensorTransformer
+from tracelearn.features import TensorTransformer, default_views
 from tracelearn.io.onnx_views import NODES_OF
 from tracelearn.losses import Poisson, SquaredError
 
@@ -100,6 +107,16 @@ TRANSFORMERS = {
     "whitener": ModeWhitener(-0.25, shrinkage=0.2, center=True),
     "compression": ModePCA((2, 1, 9)),
     "logarithm": Logarithm(),
+    "derivative": SavitzkyGolay(1, window=7, scaling=True),
+    "second derivative along a mode as long as the window": SavitzkyGolay(2, window=3, mode=0),
+    "detrended": Detrend(2),
+    "powers without a trend": Chain([Detrend(2), SecondOrder()]),
+    "detrended along the first mode": Detrend(0, mode=0),
+    "normal variate": ScatterCorrection(),
+    "multiplicative scatter correction": ScatterCorrection("msc", mode=0),
+    "derivative, corrected": Chain([SavitzkyGolay(1, window=5), ScatterCorrection("msc")]),
+    "thresholds": Thresholds(),
+    "thresholds of every entry": Thresholds(3, n_intervals=100, mode=1),
     "second order": SecondOrder(keep=1),
     "second order with lags": SecondOrder(scaling=True, mean=0.05, lags=1, lag_step=2),
     "second order of differences in windows": SecondOrder(mean=False, difference=True, windows=2, shrinkage=0.1),
@@ -159,13 +176,48 @@ def test_transformers_of_others_are_refused(signals):
         to_onnx(model)
 
 
-WITHOUT_GRAPH = {"Detrend", "Lengths", "ResampleTime", "SavitzkyGolay", "ScatterCorrection", "Thresholds"}
+@pytest.mark.parametrize("view", [ScatterCorrection(), ScatterCorrection("msc"), Detrend(), Thresholds(), None])
+def test_constant_samples_have_the_same_graph(signals, view):
+    X = signals.copy()
+    X[::3] = 5.0
+    X[:, 1] = -0.1
+    view = SavitzkyGolay(1, scaling=True) if view is None else clone(view)
+    model = make_pipeline(view, TraceNormRegressor(alpha=1e-6)).fit(X, signals[:, 0, 0, 0])
+    np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=1e-8)
 
 
-def test_every_transformer_of_the_package_has_nodes_or_is_named_here():
+def test_every_transformer_has_nodes_but_those_of_samples_of_several_lengths():
     classes = {value for value in vars(tracelearn.features).values() if isinstance(value, type)}
     transformers = {kind for kind in classes if issubclass(kind, TensorTransformer)} - {TensorTransformer}
-    assert {kind.__name__ for kind in transformers - set(NODES_OF)} == WITHOUT_GRAPH
+    assert transformers - set(NODES_OF) == {Lengths, ResampleTime}
+
+
+@pytest.mark.filterwarnings("ignore:Expected")
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_default_search_of_spectra_is_a_graph(dtype):
+    rng = np.random.default_rng(0)
+    x = np.linspace(0.0, 1.0, 120)
+    backgrounds = np.cumsum(rng.standard_normal((150, 3)), axis=1) @ np.stack([x**0, x, x**2])
+    heights = rng.uniform(0.0, 1.0, (150, 4))
+    peaks = np.exp(-(((x - np.array([[0.2], [0.4], [0.6], [0.8]])) / 0.03) ** 2))
+    X = (backgrounds + heights @ peaks + 0.01 * rng.standard_normal((150, 120))).astype(dtype)
+    tolerance = 1e-9 if dtype == np.float64 else 1e-5
+    model = TensorRegressor(cv=3).fit(X, heights[:, 1])
+    assert "derivative" in "".join(model.views_)
+    np.testing.assert_allclose(run(to_onnx(model), X)["prediction"], model.predict(X), atol=tolerance)
+    classifier = TensorClassifier(cv=3).fit(X, np.digitize(heights[:, 1], [0.3, 0.7]))
+    outputs = run(to_onnx(classifier), X)
+    assert outputs["prediction"].tolist() == classifier.predict(X).tolist()
+    np.testing.assert_allclose(outputs["probabilities"], classifier.predict_proba(X), atol=tolerance)
+
+
+DEFAULT_VIEWS = [view for _, view in default_views(2, 2, are_numbers=True) if view is not None]
+
+
+@pytest.mark.parametrize("view", DEFAULT_VIEWS, ids=[type(view).__name__ for view in DEFAULT_VIEWS])
+def test_every_default_view_is_a_graph(signals, view):
+    model = make_pipeline(clone(view), TraceNormRegressor(alpha=1e-2)).fit(signals, signals[:, 0, 0, 0])
+    np.testing.assert_allclose(run(to_onnx(model), signals)["prediction"], model.predict(signals), atol=1e-8)
 
 
 SEARCHED = {

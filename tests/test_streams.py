@@ -179,13 +179,12 @@ def test_every_refresh_is_told():
     assert [report.n_samples for report in told] == [100, 200, 300, 400, 500]
 
 
-def test_progress_is_a_value_that_comes_back_from_numbers():
-    start = checkpoints.Progress()
-    tested = start.learned(10, checkpoints.ErrorSum(2.0, 10.0)).refreshed().learned(5, checkpoints.ErrorSum(4.0, 5.0))
-    assert start == checkpoints.Progress()
+def test_errors_of_batches_make_points_of_a_curve():
+    start = checkpoints.Learned("model")
+    tested = start.with_batch("later", 10, 2.0, 10.0).refreshed().with_batch("last", 5, 4.0, 5.0)
+    assert (start.model, start.n_samples, start.curve) == ("model", 0, ())
     assert tested.curve == (checkpoints.Point(10, 0.2, 0.2),)
-    assert (tested.n_samples, tested.n_since_refresh, tested.n_refreshes) == (15, 5, 1)
-    assert checkpoints.Progress.from_plain(tested.to_plain()) == tested
+    assert (tested.model, tested.n_samples, tested.n_since_refresh, tested.n_refreshes) == ("last", 15, 5, 1)
     assert tested.refreshed().curve[-1] == checkpoints.Point(15, 0.8, 0.4)
 
 
@@ -435,12 +434,12 @@ def without_alpha():
         {"curve": [[]]},
         {"curve": np.zeros(3)},
         {"curve": np.zeros((2, 4))},
-        {"total": [0.0] * 9},
-        {"total": [float("nan"), 1.0]},
-        {"since_refresh": "x"},
-        {"counts": [float("inf"), 0, 0]},
-        {"counts": [-1, 0, 0]},
-        {"counts": [0, 0]},
+        {"total_error": [0.0] * 9},
+        {"total_error": float("nan")},
+        {"error_since_refresh": "x"},
+        {"n_refreshes": float("inf")},
+        {"n_samples": -1},
+        {"n_batches": 3},
         {"model": without_alpha()},
         {"model": 3},
     ],
@@ -616,10 +615,12 @@ def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
         [sys.executable, script, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as jobs:
 
-        def run(folder, seconds=None):
+        def run(folder, seconds=None, *, after_checkpoint=False):
             jobs.stdin.write(folder + "\n")
             jobs.stdin.flush()
             child = int(jobs.stdout.readline())
+            while after_checkpoint and not list((tmp_path / folder).glob("checkpoint-*")):  # long, on a busy machine
+                time.sleep(0.001)
             if seconds is not None:
                 time.sleep(seconds)
                 os.kill(child, signal.SIGKILL)
@@ -630,7 +631,7 @@ def test_killed_ten_times_it_ends_where_it_would_have_ended(tmp_path):
         began = time.monotonic()
         assert run("untouched") == 0
         whole = time.monotonic() - began
-        kills = [run("killed", chance.uniform(0.0, 0.1 * whole)) for _ in range(10)]
+        kills = [run("killed", chance.uniform(0.0, 0.1 * whole), after_checkpoint=kill == 0) for kill in range(10)]
         assert run("killed") == 0
         jobs.stdin.close()
     assert kills.count(signal.SIGKILL) >= 8  # on a busy machine the last ones may come too late

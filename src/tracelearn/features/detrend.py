@@ -81,7 +81,7 @@ class Detrend(OneToOneFeatureMixin, LinearTransformer):
         T = xp.moveaxis(T, axis, -1)
         # About the first point, so that a large offset leaves no rounding errors.
         T = T - T[..., :1]
-        basis = move_to(self._polynomials(T.shape[-1]), T, T.dtype)
+        basis = move_to(self.polynomials(T.shape[-1]), T, T.dtype)
         return xp.moveaxis(T - (T @ basis) @ xp.matrix_transpose(basis), -1, axis)
 
     def invert_tensors(self, Z: Array) -> Array:
@@ -92,7 +92,7 @@ class Detrend(OneToOneFeatureMixin, LinearTransformer):
         """Project weights: the projection is symmetric."""
         return self.transform_tensors(W)
 
-    def _polynomials(self, n_points: int) -> Array:
+    def polynomials(self, n_points: int) -> Array:
         """Find an orthonormal basis (n_points, degree + 1) of the polynomials, fewer where there are fewer points."""
         places = np.linspace(-1.0, 1.0, n_points)
         powers = np.polynomial.legendre.legvander(places, min(self.degree, n_points - 1))

@@ -151,7 +151,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         xp = array_namespace(W)
         axis = 1 + read_long_mode(self.mode, self.sample_shape_)
         V = xp.moveaxis(W / move_to(self.scale_, W, W.dtype), axis, -1)
-        responses = self._responses()
+        responses = self.responses()
         n_points, half = V.shape[-1], self.window // 2
         inner = V[..., half : n_points - half]
         first = V[..., :half] @ move_to(responses[:half], V, V.dtype)
@@ -170,7 +170,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         """Filter an array along one axis: the inner points by one weighted sum of shifted arrays, both ends by products."""
         xp = array_namespace(T)
         T = xp.moveaxis(T, axis, -1)
-        responses = self._responses()
+        responses = self.responses()
         n_points, half = T.shape[-1], self.window // 2
         refuse(
             n_points < self.window,
@@ -184,7 +184,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
             inner = inner + factor * T[..., k : k + n_inner]
         return xp.moveaxis(xp.concat([first, inner, last], axis=-1), -1, axis)
 
-    def _responses(self) -> Array:
+    def responses(self) -> Array:
         """Find how the filtered points of one window depend on its points, a matrix (window, window).
 
         The middle row serves every inner point of a mode, the others those at its ends.

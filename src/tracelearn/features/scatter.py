@@ -12,9 +12,9 @@ from tracelearn.features.axes import read_long_mode
 from tracelearn.features.base import TensorTransformer
 from tracelearn.samples.scikit_learn import StrOptions
 
-__all__ = ["ScatterCorrection"]
+__all__ = ["NEGLIGIBLE", "ScatterCorrection"]
 
-_ROUNDING = 1e-12  # of the size of points: a standard deviation that is no larger is none
+NEGLIGIBLE = 1e-12  # of the size of points: a standard deviation that is no larger is none
 
 
 class ScatterCorrection(OneToOneFeatureMixin, TensorTransformer):
@@ -82,7 +82,7 @@ class ScatterCorrection(OneToOneFeatureMixin, TensorTransformer):
         level, size_of_reference, profile = _normal_variate(move_to(self.mean_, T, T.dtype)[None, ...], axis)
         correlation = xp.mean(variate * profile, axis=axis, keepdims=True)
         # Fibres that have nothing in common with the mean sample cannot be compared with it: they keep their size.
-        is_comparable = xp.abs(correlation) > _ROUNDING
+        is_comparable = xp.abs(correlation) > NEGLIGIBLE
         safe = xp.where(is_comparable, correlation, xp.ones_like(correlation))
         return level + variate * xp.where(is_comparable, size_of_reference / safe, size)
 
@@ -96,7 +96,7 @@ def _normal_variate(T: Array, axis: int) -> tuple[Array, Array, Array]:
     mean = xp.mean(T, axis=axis, keepdims=True)
     deviation = T - mean
     largest = xp.max(xp.abs(deviation), axis=axis, keepdims=True)
-    varies = largest > _ROUNDING * xp.abs(mean)
+    varies = largest > NEGLIGIBLE * xp.abs(mean)
     largest = xp.where(varies, largest, xp.ones_like(largest))
     spread = xp.sqrt(xp.mean((deviation / largest) ** 2, axis=axis, keepdims=True))  # squares of large numbers overflow
     size = xp.where(varies, largest * spread, xp.ones_like(spread))

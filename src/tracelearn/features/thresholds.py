@@ -94,18 +94,24 @@ class Thresholds(TensorTransformer):
         """Compare means with thresholds."""
         xp = array_namespace(T)
         means = self.quantities(T)[:, None, ...]
-        places = norm.ppf(np.arange(1, self.n_thresholds + 1) / (self.n_thresholds + 1))
-        thresholds = self.mean_ + np.sqrt(self.var_) * places.reshape(-1, *(1,) * self.mean_.ndim)
-        return xp.astype(means > move_to(thresholds, T, T.dtype)[None, ...], T.dtype)
+        return xp.astype(means > move_to(self.thresholds(), T, T.dtype)[None, ...], T.dtype)
 
     def quantities(self, T: Array) -> Array:
         """Average tensors (n, I1, ..., IN) over intervals of the mode."""
         xp = array_namespace(T)
         mode = read_long_mode(self.mode, tuple(T.shape[1:]))
         T = xp.moveaxis(T, mode + 1, -1)
-        edges = np.linspace(0, T.shape[-1], min(self.n_intervals, T.shape[-1]) + 1).astype(int).tolist()
-        parts = [xp.mean(T[..., first:last], axis=-1) for first, last in pairwise(edges)]
+        parts = [xp.mean(T[..., first:last], axis=-1) for first, last in pairwise(self.edges(T.shape[-1]))]
         return xp.moveaxis(xp.stack(parts, axis=-1), -1, mode + 1)
+
+    def edges(self, n_points: int) -> list[int]:
+        """Cut so many points into intervals: where each begins, and the end of the last."""
+        return [int(edge) for edge in np.linspace(0, n_points, min(self.n_intervals, n_points) + 1)]
+
+    def thresholds(self) -> Array:
+        """Find what means are compared with (n_thresholds, I1, ..., n_intervals, ..., IN): quantiles of normal distributions."""
+        places = norm.ppf(np.arange(1, self.n_thresholds + 1) / (self.n_thresholds + 1))
+        return self.mean_ + np.sqrt(self.var_) * places.reshape(-1, *(1,) * self.mean_.ndim)
 
     def _shape_of_means(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         mode = read_long_mode(self.mode, shape)

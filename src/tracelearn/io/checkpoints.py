@@ -27,7 +27,7 @@ from tracelearn.io.models import pack, unpack
 from tracelearn.io.writing import write_atomically
 from tracelearn.optional import require
 
-__all__ = ["CheckpointFolder", "ErrorSum", "Learned", "Point", "Progress", "checkpoints_in", "differing_parameter"]
+__all__ = ["CheckpointFolder", "Learned", "Point", "checkpoints_in", "differing_parameter"]
 
 logger = logging.getLogger("tracelearn")
 
@@ -44,82 +44,50 @@ class Point:
     cumulative_error: float
 
 
-@dataclass(frozen=True)
-class ErrorSum:
-    """Errors of samples, summed with their weights, and the sum of these weights."""
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A model between two batches of a stream, how far it has come, and how well it predicted on the way.
 
-    error: float = 0.0
-    weight: float = 0.0
-
-    def __add__(self, other: ErrorSum) -> ErrorSum:
-        return ErrorSum(self.error + other.error, self.weight + other.weight)
-
-    @property
-    def mean(self) -> float:
-        """The mean error."""
-        return self.error / self.weight
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a stream has come between two batches, and how well it predicted on the way.
-
-    ``since_refresh`` and ``total`` are the errors since the last refresh, and all.
+    Errors are sums over samples, with their weights; those since the last refresh, and all.
     """
 
+    model: Any
     n_samples: int = 0
     n_since_refresh: int = 0
     n_refreshes: int = 0
-    since_refresh: ErrorSum = ErrorSum()
-    total: ErrorSum = ErrorSum()
+    error_since_refresh: float = 0.0
+    weight_since_refresh: float = 0.0
+    total_error: float = 0.0
+    total_weight: float = 0.0
     curve: tuple[Point, ...] = ()
 
-    def learned(self, n_samples: int, errors: ErrorSum) -> Progress:
-        """Count a batch that was predicted and learned."""
+    def with_batch(self, model: Any, n_samples: int, error: float, weight: float) -> Learned:
+        """Count a batch that was predicted, with some error, and that a model has learned."""
         return replace(
             self,
+            model=model,
             n_samples=self.n_samples + n_samples,
             n_since_refresh=self.n_since_refresh + n_samples,
-            since_refresh=self.since_refresh + errors,
-            total=self.total + errors,
+            error_since_refresh=self.error_since_refresh + error,
+            weight_since_refresh=self.weight_since_refresh + weight,
+            total_error=self.total_error + error,
+            total_weight=self.total_weight + weight,
         )
 
-    def refreshed(self) -> Progress:
-        """Count a refresh, and draw a point if anything was predicted since the last one."""
+    def refreshed(self) -> Learned:
+        """Count a refresh of the model, and draw a point if anything was predicted since the last one."""
         curve = self.curve
-        if self.since_refresh.weight > 0.0:
-            curve = (*curve, Point(self.n_samples, self.since_refresh.mean, self.total.mean))
-        return replace(self, n_since_refresh=0, n_refreshes=self.n_refreshes + 1, since_refresh=ErrorSum(), curve=curve)
-
-    def to_plain(self) -> dict[str, Any]:
-        """Write the progress as numbers and an array, of which a long curve is the largest part."""
-        return {
-            "counts": [self.n_samples, self.n_since_refresh, self.n_refreshes],
-            "since_refresh": list(astuple(self.since_refresh)),
-            "total": list(astuple(self.total)),
-            "curve": np.array([astuple(point) for point in self.curve], dtype=np.float64).reshape(-1, 3),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Progress:
-        """Read what ``to_plain`` wrote; any exception is a refusal."""
-        counts, curve = plain["counts"], plain["curve"]
-        expect(all(type(count) is int and count >= 0 for count in counts), "counts of no number")
-        since_refresh, total = ErrorSum(*plain["since_refresh"]), ErrorSum(*plain["total"])
-        numbers = (*astuple(since_refresh), *astuple(total))
-        expect(all(type(number) is float and 0.0 <= number < math.inf for number in numbers), "errors of no size")
-        expect(isinstance(curve, np.ndarray) and curve.dtype == np.float64 and curve.ndim == 2, "a curve that is none")
-        points = tuple(Point(int(n_seen), error, cumulative) for n_seen, error, cumulative in curve.tolist())
-        n_samples, n_since_refresh, n_refreshes = counts
-        return cls(n_samples, n_since_refresh, n_refreshes, since_refresh, total, points)
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """A model between two batches of a stream, and how far it has come; they change together."""
-
-    model: Any
-    progress: Progress
+        if self.weight_since_refresh > 0.0:
+            lately = self.error_since_refresh / self.weight_since_refresh
+            curve = (*curve, Point(self.n_samples, lately, self.total_error / self.total_weight))
+        return replace(
+            self,
+            n_since_refresh=0,
+            n_refreshes=self.n_refreshes + 1,
+            error_since_refresh=0.0,
+            weight_since_refresh=0.0,
+            curve=curve,
+        )
 
 
 class CheckpointFolder:
@@ -186,8 +154,9 @@ class CheckpointFolder:
             return None
         saved = self._read_newest(paths)
         _check_same_parameters(model, saved.model)
-        logger.info("resuming from %s, after %d samples", self._whole[-1], saved.progress.n_samples)
-        return Learned(saved.model.set_params(**model.get_params(deep=False)), saved.progress)
+        logger.info("resuming from %s, after %d samples", self._whole[-1], saved.n_samples)
+        saved.model.set_params(**model.get_params(deep=False))
+        return saved
 
     def is_due(self) -> bool:
         """Tell whether the last checkpoint is old enough."""
@@ -195,10 +164,11 @@ class CheckpointFolder:
 
     def write(self, learned: Learned) -> None:
         """Write a checkpoint, unless this one was written before, and remove all but the last two."""
-        path = self.folder / f"checkpoint-{learned.progress.n_samples:015d}.tracelearn"
+        path = self.folder / f"checkpoint-{learned.n_samples:015d}.tracelearn"
         if self._whole and path == self._whole[-1]:
             return
-        write_atomically(path, pack("checkpoint", {"model": learned.model, **learned.progress.to_plain()}))
+        points = np.array([astuple(point) for point in learned.curve]).reshape(-1, 3)  # a long curve, as one array
+        write_atomically(path, pack("checkpoint", {**vars(learned), "curve": points}))
         self._whole = [*self._whole, path][-2:]
         self._written_at = time.monotonic()
         for old in checkpoints_in(self.folder):
@@ -227,13 +197,18 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def _read(path: Path, trusted: Iterable[type]) -> Learned:
-    """Read a checkpoint and check that it holds a model and its progress."""
-    kind, plain = unpack(path, trusted)
+    """Read a checkpoint and check that it holds a model, counts and sums."""
+    kind, state = unpack(path, trusted)
     if kind != "checkpoint":
         raise DamagedFileError(f"Expected a checkpoint, got a file of kind {kind}, {path}.")
     try:
-        learned = Learned(plain["model"], Progress.from_plain(plain))
+        points = (Point(int(n_seen), error, mean) for n_seen, error, mean in state["curve"].tolist())
+        learned = Learned(**{**state, "curve": tuple(points)})
         learned.model.get_params(deep=False)  # fails where it is no estimator
+        for name, start in vars(Learned(None)).items():
+            value = getattr(learned, name)
+            is_number = type(start) in (int, float)
+            expect(not is_number or (type(value) is type(start) and 0 <= value < math.inf), f"no {name}")
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise DamagedFileError(f"Expected the state of a stream, got another in {path} ({error}).") from error
     return learned

@@ -46,8 +46,8 @@ def to_onnx(model: Any, path: str | os.PathLike[str] | None = None, *, dtype: An
     Parameters
     ----------
     model : TraceNormRegressor, TraceNormClassifier, one of these with CV, TensorRegressor, TensorClassifier, or a Pipeline
-        The views of a search, and the steps of a Pipeline before the model, are transformers of this package; any other is
-        refused. They become part of the graph.
+        The views of a search, and the steps of a Pipeline before the model, become part of the graph. They are transformers of
+        this package, but for ``Lengths`` and ``ResampleTime``: samples of a graph have one length, and no gaps.
     path : str or path, default=None
         File to write as well; one that is there is replaced.
     dtype : "float32", "float64", or a dtype such as np.float32, default=None

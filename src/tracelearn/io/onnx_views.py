@@ -20,16 +20,22 @@ from tracelearn.errors import InputError
 from tracelearn.features import (
     Chain,
     Convolutions,
+    Detrend,
     LinearChain,
     Logarithm,
     ModePCA,
     ModeWhitener,
+    SavitzkyGolay,
+    ScatterCorrection,
     SecondOrder,
     Similarities,
     TensorStandardScaler,
+    Thresholds,
     Views,
 )
+from tracelearn.features.axes import read_long_mode
 from tracelearn.features.convolutions import CANCELLED, LENGTH, LOWERED, MOST_TIMES, ROUNDING, WAVEFORMS
+from tracelearn.features.scatter import NEGLIGIBLE
 from tracelearn.features.similarities import SOFTENING
 from tracelearn.optional import require
 
@@ -127,6 +133,12 @@ class Value:
     def transpose(self, order: Sequence[int]) -> Value:
         """Permute the axes."""
         return self.nodes.add("Transpose", self, perm=list(order))
+
+    def moveaxis(self, source: int, destination: int, n_axes: int) -> Value:
+        """Move one of so many axes, as NumPy does."""
+        order = [axis for axis in range(n_axes) if axis != source]
+        order.insert(destination, source)
+        return self.transpose(order)
 
     def expand(self, *axes: int) -> Value:
         """Add axes of size one."""
@@ -239,6 +251,61 @@ def _logarithm(view: Logarithm, T: Value) -> Value:
     floor = T.nodes.constant(view.floor_)
     is_positive = T > 0.0
     return T.where(is_positive, 1.0).log().at_least(floor).where(is_positive, floor)
+
+
+def _savitzky_golay(view: SavitzkyGolay, T: Value) -> Value:
+    n_axes, axis = 1 + len(view.sample_shape_), 1 + read_long_mode(view.mode, view.sample_shape_)
+    n_points = view.sample_shape_[axis - 1]
+    places = np.arange(n_points)
+    first = np.clip(places - view.window // 2, 0, n_points - view.window)  # of the window that each point is read off
+    windows = T.moveaxis(axis, n_axes - 1, n_axes).take(first[:, None] + np.arange(view.window), axis=n_axes - 1)
+    filtered = (windows * view.responses()[places - first]).sum(-1, keepdims=False)
+    back: Value = filtered.moveaxis(n_axes - 1, axis, n_axes) / view.scale_
+    return back
+
+
+def _detrend(view: Detrend, T: Value) -> Value:
+    n_axes, axis = 1 + len(view.sample_shape_), 1 + read_long_mode(view.mode, view.sample_shape_)
+    basis = view.polynomials(view.sample_shape_[axis - 1])
+    T = T.moveaxis(axis, n_axes - 1, n_axes)
+    T = T - T.cut(0, 1, -1)
+    rest: Value = T - T @ basis @ basis.T
+    return rest.moveaxis(n_axes - 1, axis, n_axes)
+
+
+# --- scatter and thresholds ---------------------------------------------------------------------------------------------
+
+
+def _scatter_correction(view: ScatterCorrection, T: Value) -> Value:
+    axis = 1 + read_long_mode(view.mode, view.sample_shape_)
+    _, size, variate = _normal_variate(T, axis)
+    if view.method == "snv":
+        return variate
+    level, size_of_reference, profile = _normal_variate(T.nodes.constant(view.mean_[None]), axis)
+    correlation = (variate * profile).mean(axis)
+    is_comparable = correlation.abs() > NEGLIGIBLE
+    return level + variate * (size_of_reference / correlation.where(is_comparable, 1.0)).where(is_comparable, size)
+
+
+def _normal_variate(T: Value, axis: int) -> tuple[Value, Value, Value]:
+    """Find the mean and the standard deviation of tensors along an axis, and the tensors less the one, divided by the other."""
+    mean = T.mean(axis)
+    deviation = T - mean
+    largest = deviation.abs().max(axis)
+    varies = largest > mean.abs() * NEGLIGIBLE
+    relative = deviation / largest
+    size = (largest * (relative * relative).mean(axis).sqrt()).where(varies, 1.0)
+    return mean, size, deviation / size
+
+
+def _thresholds(view: Thresholds, T: Value) -> Value:
+    axis = 1 + read_long_mode(view.mode, view.sample_shape_)
+    n_points = view.sample_shape_[axis - 1]
+    if view.n_intervals < n_points:
+        intervals = itertools.pairwise(view.edges(n_points))
+        T = T.nodes.concatenate([T.cut(first, last, axis).mean(axis) for first, last in intervals], axis=axis)
+    is_above: Value = T.expand(1) > view.thresholds()[None]
+    return is_above.cast(DOUBLE)
 
 
 # --- second order -------------------------------------------------------------------------------------------------------
@@ -498,6 +565,10 @@ NODES_OF: dict[type, Callable[[Any, Value], Value]] = {
     ModePCA: _mode_products,
     ModeWhitener: _mode_products,
     Logarithm: _logarithm,
+    SavitzkyGolay: _savitzky_golay,
+    Detrend: _detrend,
+    ScatterCorrection: _scatter_correction,
+    Thresholds: _thresholds,
     SecondOrder: _second_order,
     Convolutions: _convolutions,
     Similarities: _similarities,

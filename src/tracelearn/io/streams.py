@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tracelearn.errors import refuse
 from tracelearn.estimators import TraceNormClassifier, TraceNormRegressor
-from tracelearn.io.checkpoints import CheckpointFolder, ErrorSum, Learned, Point, Progress
+from tracelearn.io.checkpoints import CheckpointFolder, Learned, Point
 from tracelearn.io.opening import open_source
 
 __all__ = ["StreamReport", "stream"]
@@ -137,17 +138,17 @@ def stream(
         saved = None if folder is None else folder.begin(model, resume=resume)
         run = _Run(
             model=model,
-            learned=saved or Learned(copy(model), Progress()),
+            learned=saved or Learned(copy(model)),
             folder=folder,
             refresh_samples=refresh_samples,
             refresh_seconds=math.inf if refresh_seconds is None else refresh_seconds,
             on_refresh=on_refresh,
-            resumed_from=None if saved is None else saved.progress.n_samples,
+            resumed_from=None if saved is None else saved.n_samples,
             began_at=time.monotonic(),
         )
         interrupted = False
         try:
-            run.follow(_batches(source, run.learned.progress.n_samples, max_samples), classes)
+            run.follow(_batches(source, run.learned.n_samples, max_samples), classes)
         except KeyboardInterrupt:
             interrupted = True
         except Exception:
@@ -179,7 +180,7 @@ class _Run:
         for batch in batches:
             is_late = time.monotonic() - refreshed_at >= self.refresh_seconds
             self.learned = _learn(self.learned, batch, classes, refresh_after=0 if is_late else self.refresh_samples)
-            if self.learned.progress.n_since_refresh == 0:
+            if self.learned.n_since_refresh == 0:
                 refreshed_at = time.monotonic()
                 self._hand_over()
                 if self.folder is not None and self.folder.is_due():
@@ -190,17 +191,17 @@ class _Run:
     def rescue(self) -> None:
         """Keep what was learned before an error; an error in doing so must not replace the first one."""
         self._hand_over()
-        if self.folder is not None and self.learned.progress.n_samples:
+        if self.folder is not None and self.learned.n_samples:
             with suppress(Exception):
                 self.folder.write(self.learned)
 
     def finish(self, *, interrupted: bool) -> StreamReport:
         """Write the last checkpoint, and solve for the last time."""
         self._hand_over()
-        if interrupted and not self.learned.progress.n_samples:
+        if interrupted and not self.learned.n_samples:
             raise KeyboardInterrupt
         refuse(
-            not self.learned.progress.n_samples,
+            not self.learned.n_samples,
             "Expected at least one sample in the source, got none: there is nothing to learn from.",
         )
         if self.folder is not None:
@@ -209,10 +210,10 @@ class _Run:
             not _can_solve(self.model),
             "Expected at least two classes in the source, got one: there is nothing to tell apart yet.",
         )
-        if self.learned.progress.n_since_refresh:
+        if self.learned.n_since_refresh:
             # After the checkpoint: a run that goes on from it solves where it would have solved.
             self.model.refresh()
-            self.learned = Learned(self.model, self.learned.progress.refreshed())
+            self.learned = replace(self.learned, model=self.model).refreshed()
         return self._report(interrupted=interrupted)
 
     def _hand_over(self) -> None:
@@ -220,11 +221,9 @@ class _Run:
         self.model.__setstate__(self.learned.model.__getstate__())
 
     def _report(self, *, interrupted: bool = False) -> StreamReport:
-        progress = self.learned.progress
+        n_samples, n_refreshes = self.learned.n_samples, self.learned.n_refreshes
         seconds = time.monotonic() - self.began_at
-        return StreamReport(
-            progress.n_samples, progress.curve, seconds, progress.n_refreshes, self.resumed_from, interrupted
-        )
+        return StreamReport(n_samples, self.learned.curve, seconds, n_refreshes, self.resumed_from, interrupted)
 
 
 def _check_model(model: Any) -> None:
@@ -247,28 +246,27 @@ def _learn(before: Learned, batch: tuple[Any, ...], classes: Any, *, refresh_aft
     """Predict a batch, learn it, and solve for the weights after so many samples, or where there are more classes."""
     X, y, weight, confounds = batch
     has_weights = hasattr(before.model, "coef_")
-    errors = ErrorSum()
+    error = total_weight = 0.0
     if has_weights:
-        errors = _errors(y, before.model.predict(X, confounds), weight, for_classes=hasattr(before.model, "classes_"))
+        errors = _errors(y, before.model.predict(X, confounds), for_classes=hasattr(before.model, "classes_"))
+        weights = np.ones(len(errors)) if weight is None else np.asarray(weight, dtype=np.float64)
+        error, total_weight = float(weights @ errors), float(np.sum(weights))
     model = copy(before.model)
     model.accumulate(X, y, weight, confounds, classes=classes)
-    progress = before.progress.learned(len(X), errors)
-    is_due = progress.n_since_refresh >= refresh_after or (has_weights and _n_classes(model) > _n_classes(before.model))
+    learned = before.with_batch(model, len(X), error, total_weight)
+    is_due = learned.n_since_refresh >= refresh_after or (has_weights and _n_classes(model) > _n_classes(before.model))
     if is_due and _can_solve(model):
         model.refresh()
-        progress = progress.refreshed()
-    return Learned(model, progress)
+        return learned.refreshed()
+    return learned
 
 
-def _errors(y: Any, predicted: Any, weight: Any, *, for_classes: bool) -> ErrorSum:
-    """Sum the errors of predictions: of a label 0 or 1, of numbers their squares, averaged over targets."""
-    n = len(predicted)
+def _errors(y: Any, predicted: Any, *, for_classes: bool) -> NDArray[np.float64]:
+    """Find the error of each prediction: of a label 0 or 1, of numbers their square, averaged over targets."""
     if for_classes:
-        errors = (np.ravel(y) != predicted).astype(np.float64)
-    else:
-        errors = np.mean((np.reshape(y, (n, -1)) - np.reshape(predicted, (n, -1))) ** 2, axis=1)
-    weights = np.ones(n) if weight is None else np.asarray(weight, dtype=np.float64)
-    return ErrorSum(float(weights @ errors), float(np.sum(weights)))
+        return np.asarray(np.ravel(y) != predicted, dtype=np.float64)
+    n = len(predicted)
+    return np.asarray(np.mean((np.reshape(y, (n, -1)) - np.reshape(predicted, (n, -1))) ** 2, axis=1))
 
 
 def _n_classes(model: Any) -> int:
