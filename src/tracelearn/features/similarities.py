@@ -42,17 +42,22 @@ class Landmarks(Summary):
     n_landmarks: int = 0
 
     def __add__(self, other: Summary) -> Landmarks:
-        rows = _lowest(np.concatenate([self.mean, other.mean]), self.n_landmarks)
+        rows = _lowest([self.mean, other.mean], self.n_landmarks)
         return replace(self, weight=self.weight + other.weight, mean=rows)
 
 
-def _lowest(rows: Array, n_landmarks: int) -> Array:
-    """Choose the rows whose first entries are lowest, sorted by these; equal rows count once."""
-    numbers = np.unique(rows[:, 0])[:n_landmarks]
-    lowest = np.flatnonzero(rows[:, 0] <= numbers[-1])
+def _lowest(parts: Sequence[Array], n_landmarks: int) -> Array:
+    """Choose the rows of some arrays whose first entries are lowest, sorted by these; equal rows count once."""
+    first_entries = np.concatenate([part[:, 0] for part in parts])
+    numbers = np.unique(first_entries)[:n_landmarks]
+    lowest = np.flatnonzero(first_entries <= numbers[-1])
+    lowest = lowest[np.argsort(first_entries[lowest])]
+    rows = np.empty((len(lowest), parts[0].shape[1]))
+    every_row = [row for part in parts for row in part]  # views: of large samples no second copy is made
+    for place, number in enumerate(lowest):
+        rows[place] = every_row[number]
     if len(numbers) == len(lowest):
-        return rows[lowest[np.argsort(rows[lowest, 0])]]
-    rows = rows[lowest]
+        return rows
     # Samples that differ only in size have one number (of two entries most do): then a hash decides, not the order.
     sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
     rows = rows[np.lexsort((scramble(scramble(sums.view(np.uint64))), rows[:, 0]))]
@@ -212,7 +217,7 @@ class Similarities(TensorTransformer):
         numbered = np.empty((len(drawn), 1 + rows.shape[1]))
         numbered[:, 0] = numbers[drawn]
         numbered[:, 1:] = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
-        landmarks = _lowest(numbered, self.n_landmarks)
+        landmarks = _lowest([numbered], self.n_landmarks)
         total_weight = float(array_namespace(weight).sum(weight))
         return Landmarks(total_weight, landmarks, [], n_landmarks=self.n_landmarks)
 

@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy, widest
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    is_non_numpy,
+    is_sparse,
+    move_to,
+    to_numpy,
+    widest,
+)
 from tracelearn.confounds import Regression
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
@@ -120,7 +129,12 @@ class Coordinates:
         lengths = xp.sqrt(xp.sum(self.rows**2, axis=0))
         lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
         directions = self.directions / lengths
-        return xp.concat([block.T @ directions for block in self.blocks_of_variance_one()])
+        if is_non_numpy(self.samples):
+            return xp.concat([block.T @ directions for block in self.blocks_of_variance_one()])
+        axes = np.empty((self.samples.shape[1], directions.shape[1]))
+        for columns, block in zip(blocks_of_columns(self.samples), self.blocks_of_variance_one(), strict=True):
+            axes[columns] = block.T @ directions
+        return axes
 
     def blocks_of_variance_one(self) -> Iterator[Array]:
         """Yield ``(X - origin) / unit`` (n, p), some columns after the others: samples may take much of the memory."""
