@@ -218,7 +218,7 @@ class FittedView:
         """How many numbers are held: the samples as they are shown, and what the transformer has learned."""
         learned = [] if self.transformer is None else vars(self.transformer).values()
         sizes = [int(value.size) for value in learned if isinstance(value, np.ndarray)]
-        return math.prod(self.rows.shape) + sum(sizes)
+        return int(math.prod(self.rows.shape)) + sum(sizes)
 
     def take(self, index: Array) -> FittedView:
         """Keep the samples of an index; only of a view that all folds show in one way."""
