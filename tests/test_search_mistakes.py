@@ -12,8 +12,11 @@ from sklearn.preprocessing import FunctionTransformer
 
 from tracelearn import SecondOrder, TensorClassifier, TensorRegressor, TraceNormClassifier, TraceNormRegressor
 from tracelearn.losses import Huber, SquaredError
+from tracelearn.search import splits
+from tracelearn.search.advice import warn_of_rising_end
 from tracelearn.search.folds import make_folds
-from tracelearn.search.splits import Targets, split_samples
+from tracelearn.search.splits import Coordinates, Targets, split_samples
+from tracelearn.search.views import views_that_suit
 
 
 def low_rank(n, *, shape=(6, 5), noise=0.3, seed=0):
@@ -296,6 +299,16 @@ def test_moments_of_a_loss_without_them_are_refused_before_anything_is_learned()
         TensorClassifier(loss="log_loss", keep_moments=True).fit(X, y)
 
 
+# --- advice --------------------------------------------------------------------------------------------------------------
+
+
+def test_advice_about_a_ridge_at_the_end_of_its_grid_names_what_a_user_can_do():
+    with pytest.warns(UserWarning, match=r"smaller ones by cross-validation of linear_estimator\(\)"):
+        warn_of_rising_end("smallest", "ridge", 1e-12)
+    with pytest.warns(UserWarning, match="smaller ones, by eps or alphas"):
+        warn_of_rising_end("smallest", "alpha", 1e-3)
+
+
 # --- memory --------------------------------------------------------------------------------------------------------------
 
 
@@ -312,15 +325,33 @@ def test_two_thousand_classes_take_no_gigabytes():
     assert peak < 0.3 * 2**30
 
 
+def test_no_similarities_are_tried_for_thousands_of_classes():
+    names = [name for name, _ in views_that_suit((4, 4), 8000, n_targets=2000)[0]]
+    assert names == ["raw", "whitened", "whitened_fully"]
+    assert "similarities" in dict(views_that_suit((4, 4), 8000, n_targets=100)[0])
+
+
 def test_a_search_holds_no_view_of_large_samples_that_it_does_not_go_on_with():
-    X, y = np.random.default_rng(0).normal(size=(40, 60, 200)), np.arange(40) % 2
+    X, y = np.random.default_rng(0).normal(size=(40, 100, 500)), np.arange(40) % 2
+    X[y == 1, :10] *= 1.3
     tracemalloc.start()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         TensorClassifier().fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 13 * X.nbytes
+    assert peak < 6 * X.nbytes
+
+
+def test_samples_of_very_many_entries_are_centred_in_blocks_without_another_result(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(12, 100)) + 5.0, rng.uniform(1.0, 2.0, size=12)
+    whole = Coordinates.of(X, weight, centre=True)
+    monkeypatch.setattr(splits, "_COLUMNS_TOGETHER", 7)
+    in_blocks = Coordinates.of(X, weight, centre=True)
+    np.testing.assert_allclose(in_blocks.origin, whole.origin, rtol=1e-13)
+    np.testing.assert_allclose(in_blocks.unit, whole.unit, rtol=1e-13)
+    np.testing.assert_allclose(in_blocks.rows @ in_blocks.axes.T, (X - whole.origin) / whole.unit, atol=1e-12)
 
 
 def test_codes_of_classes_are_not_copied_by_what_splits_them():

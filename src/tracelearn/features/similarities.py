@@ -20,7 +20,7 @@ from tracelearn.errors import refuse
 from tracelearn.features.base import TensorTransformer, fit_copy
 from tracelearn.features.draws import sample_numbers, scramble, unit_signals
 from tracelearn.features.summaries import Summary
-from tracelearn.features.training import TrainingSamples
+from tracelearn.features.training import TrainingSamples, blocks_of
 from tracelearn.samples.checks import check_range
 from tracelearn.samples.scikit_learn import Interval, StrOptions
 
@@ -31,6 +31,7 @@ SOFTENING = 1e-6
 _JITTER = 1e-6
 _HASHED = 256  # entries of a sample, in equal steps, of which its number is computed
 _ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no larger is none
+_COLUMNS = 1 << 15  # whose variances are found together
 _MOST_SAMPLES = 20_000  # of a search that tries it
 
 
@@ -41,16 +42,22 @@ class Landmarks(Summary):
     n_landmarks: int = 0
 
     def __add__(self, other: Summary) -> Landmarks:
-        rows = _lowest(np.concatenate([self.mean, other.mean]), self.n_landmarks)
+        rows = _lowest([self.mean, other.mean], self.n_landmarks)
         return replace(self, weight=self.weight + other.weight, mean=rows)
 
 
-def _lowest(rows: Array, n_landmarks: int) -> Array:
-    """Choose the rows whose first entries are lowest, sorted by these; equal rows count once."""
-    numbers = np.unique(rows[:, 0])[:n_landmarks]
-    rows = rows[rows[:, 0] <= numbers[-1]]
-    if len(numbers) == len(rows):
-        return rows[np.argsort(rows[:, 0])]
+def _lowest(parts: Sequence[Array], n_landmarks: int) -> Array:
+    """Choose the rows of some arrays whose first entries are lowest, sorted by these; equal rows count once."""
+    first_entries = np.concatenate([part[:, 0] for part in parts])
+    numbers = np.unique(first_entries)[:n_landmarks]
+    lowest = np.flatnonzero(first_entries <= numbers[-1])
+    lowest = lowest[np.argsort(first_entries[lowest])]
+    rows = np.empty((len(lowest), parts[0].shape[1]))
+    every_row = [row for part in parts for row in part]  # views: of large samples no second copy is made
+    for place, number in enumerate(lowest):
+        rows[place] = every_row[number]
+    if len(numbers) == len(lowest):
+        return rows
     # Samples that differ only in size have one number (of two entries most do): then a hash decides, not the order.
     sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
     rows = rows[np.lexsort((scramble(scramble(sums.view(np.uint64))), rows[:, 0]))]
@@ -207,8 +214,10 @@ class Similarities(TensorTransformer):
         numbers = np.where(is_constant, 1.0, sample_numbers(units, 1)[0])
         # Repeated samples count once: as many different numbers as there are to be landmarks.
         drawn = np.flatnonzero(numbers <= np.unique(numbers)[: self.n_landmarks][-1])
-        drawn_rows = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
-        landmarks = _lowest(np.concatenate([numbers[drawn, None], drawn_rows], axis=1), self.n_landmarks)
+        numbered = np.empty((len(drawn), 1 + rows.shape[1]))
+        numbered[:, 0] = numbers[drawn]
+        numbered[:, 1:] = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
+        landmarks = _lowest([numbered], self.n_landmarks)
         total_weight = float(array_namespace(weight).sum(weight))
         return Landmarks(total_weight, landmarks, [], n_landmarks=self.n_landmarks)
 
@@ -226,14 +235,18 @@ class Similarities(TensorTransformer):
         Z = _entries(landmarks, transformers)
         offsets = Z - Z[0]  # exactly zero for an entry that is always the same
         mean = Z[0] + np.mean(offsets, axis=0)
-        variance = np.var(offsets, axis=0)
+        blocks = [offsets[:, first : first + _COLUMNS] for first in range(0, Z.shape[1], _COLUMNS)]
+        variance = np.concatenate([np.var(block, axis=0) for block in blocks])
         # A spread below the rounding of entries is none; a transformer rounds all of them as it does the largest.
-        varies = variance > (_ROUNDING * np.max(np.abs(Z), axis=None if transformers else 0)) ** 2
+        axis = None if transformers else 0
+        largest = np.maximum(np.max(Z, axis=axis), -np.min(Z, axis=axis))
+        varies = variance > (_ROUNDING * largest) ** 2
         if self.scaling:
             scale = np.sqrt(np.where(varies, variance, 1.0) * max(1, np.count_nonzero(varies)))
         else:
             scale = np.full_like(variance, math.sqrt(np.sum(variance[varies])) or 1.0)
-        points = (Z - mean) / scale
+        points = np.subtract(Z, mean, out=offsets)  # samples may be large: in place of what is no longer needed
+        points /= scale
         K = self.kernel_of(points, points)
         eye = np.eye(len(Z))
         with few_threads(K):
@@ -251,14 +264,15 @@ class Similarities(TensorTransformer):
         """Find the similarity of every row to every point, (n, m)."""
         xp = array_namespace(Z)
         P = move_to(points, Z, Z.dtype)
-        squares = xp.sum(Z**2, axis=1)[:, None] + xp.sum(P**2, axis=1)[None, :] - 2.0 * (Z @ P.T)
+        squares = _squared_lengths(Z)[:, None] + _squared_lengths(P)[None, :] - 2.0 * (Z @ P.T)
         squares = xp.clip(squares, min=0.0) / self.width**2 + SOFTENING
         return xp.exp(-squares) if self.kernel == "gaussian" else xp.exp(-xp.sqrt(squares))
 
     def transform_tensors(self, T: Array) -> Array:
         """Compare samples with landmarks."""
         Z = _entries(T, self.transformers_)
-        Z = (Z - move_to(self.mean_, Z, Z.dtype)) / move_to(self.scale_, Z, Z.dtype)
+        Z = Z - move_to(self.mean_, Z, Z.dtype)
+        Z /= move_to(self.scale_, Z, Z.dtype)
         return self.kernel_of(Z, self.points_) @ move_to(self.whitener_.T, Z, Z.dtype)
 
     # --- reading a weight --------------------------------------------------------------------------------------------
@@ -309,6 +323,12 @@ class Similarities(TensorTransformer):
         """Sum rows (m, p), each times its weight (..., m), and shape the sums like the entries that are compared."""
         shape = self.transformers_[0].output_shape_ if self.transformers_ else self.sample_shape_
         return (weights @ rows).reshape(*weights.shape[:-1], *shape)
+
+
+def _squared_lengths(rows: Array) -> Array:
+    """Sum the squares of each of some rows (n, p), in blocks: landmarks may take much of the memory."""
+    xp = array_namespace(rows)
+    return xp.concat([xp.sum(rows[block, :] ** 2, axis=1) for block in blocks_of(*rows.shape)])
 
 
 def _entries(T: Array, transformers: list[Any]) -> Array:

@@ -128,8 +128,10 @@ def warn_of_rising_end(end: str, strength: str, value: float) -> None:
     if not end or value <= 0:
         return
     advice = "larger ones" if end == "largest" else "smaller ones"
-    if end == "smallest" and strength == "alpha":
-        advice += ", by eps or alphas"
+    if strength == "ridge":  # a search has no parameter for these
+        advice += " by cross-validation of linear_estimator().set_params(ridge=...) on joined_views(X)"
+    else:
+        advice += ", by alphas" if end == "largest" else ", by eps or alphas"
     warn(
         f"Expected the best {strength} among others, got the {end} that was tried, {value:.3g}, and the score still rises "
         f"towards it: try {advice}."

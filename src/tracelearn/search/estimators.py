@@ -307,6 +307,7 @@ class TensorSearch(RoutesToSplitter, LinearInViews, TensorInput, CallbackSupport
             modes=data.spec.modes,
             are_unequal=are_unequal,
             are_numbers=not data.are_classes,
+            n_targets=data.codes.shape[1],
         )
         return pairs, f"{reason_of_time}; {reason_of_smooth}"
 

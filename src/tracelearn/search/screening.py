@@ -44,6 +44,14 @@ MOST_VIEWS = 4
 # Views are added to the best one as long as the search takes no more multiplications than this.
 _MOST_MULTIPLICATIONS = 3e11
 
+# Of samples with more numbers than this no view is held that is as large as they: the few that the search goes on with are fitted
+# again.
+_MOST_NUMBERS_HELD = 1 << 20
+
+# Views are tried side by side as long as they take about so many bytes together: each takes some times those of the samples.
+_BYTES_SIDE_BY_SIDE = 1 << 30
+_COPIES = 3
+
 # Views with similarities or thresholds are tried where they leave so much less unexplained, as a share of it.
 SIMILAR_GAIN = 0.02
 
@@ -59,6 +67,8 @@ class Trial:
     candidate: Candidate
     path: Path
     seconds: float
+    n_entries: int  # of a sample as the view shows it
+    keeps_modes: bool  # see ``FittedView``
     alignment: str = ""  # what the samples of each group were aligned by before, if by anything
 
 
@@ -74,7 +84,7 @@ class Screening:
     trials: tuple[Trial, ...] = ()
     views: dict[str, FittedView] = field(
         default_factory=dict
-    )  # those to go on with, where they were fitted to all samples
+    )  # those to go on with that are held, fitted to all samples
 
 
 def screen(task: Task, report: Report) -> Screening:
@@ -84,36 +94,40 @@ def screen(task: Task, report: Report) -> Screening:
     if len(names) == 1 or not can_choose:
         return Screening(Blend(tuple(names[:1]), alignment=task.alignment))
     drawn, index = task.drawn(SCREENED)
-    # Where all samples are few enough that most views will be asked for again, views learn from all of them, once.
-    learns_from_all = task.n_samples <= 2 * SCREENED
-    fitted_to = task if learns_from_all else drawn
+    n_numbers = math.prod(drawn.samples.rows.shape)
+    n_side_by_side = max(1, min(task.rules.n_threads, _BYTES_SIDE_BY_SIDE // (8 * _COPIES * n_numbers)))
     trials: list[Trial] = []
     views: dict[str, FittedView] = {}
-    with Parallel(n_jobs=task.rules.n_threads, prefer="threads") as parallel:
-        for start in range(0, len(names), task.rules.n_threads):
-            batch = task.candidates[start : start + task.rules.n_threads]
-            calls = (delayed(_screen_view)(candidate, fitted_to, drawn, index) for candidate in batch)
+    with Parallel(n_jobs=n_side_by_side, prefer="threads") as parallel:
+        for start in range(0, len(names), n_side_by_side):
+            batch = task.candidates[start : start + n_side_by_side]
+            calls = (delayed(_screen_view)(candidate, task, drawn, index) for candidate in batch)
             for trial, view in parallel(calls):
                 trials.append(trial)
-                views[view.name] = view
+                if view is not None:
+                    views[view.name] = view
             best = max(trials, key=lambda trial: trial.path.value)
             message = f"{', '.join(candidate.name for candidate in batch)} screened; best so far {best.candidate.name}"
             if report(Event("views", len(trials) / len(names), message)):
                 break
-    screening = _choose_views(task, drawn, trials, views)
-    # Views may be as large as the samples: no others are held.
+    screening = _choose_views(task, drawn, trials)
     names_in_blends = {
         *screening.blend.names,
         *(screening.similar.names if screening.similar else ()),
         screening.first_order,
     }
-    views_of_blends = {name: view for name, view in views.items() if name in names_in_blends} if learns_from_all else {}
+    views_of_blends = {name: view for name, view in views.items() if name in names_in_blends}
     return replace(screening, trials=tuple(trials), views=views_of_blends)
 
 
-def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Array) -> tuple[Trial, FittedView]:
-    """Fit a view to the samples of one task, and try ridge regression on it with those drawn from it, of this index."""
+def _screen_view(candidate: Candidate, task: Task, drawn: Task, index: Array) -> tuple[Trial, FittedView | None]:
+    """Fit a view, and try ridge regression on it with samples drawn from the task, which have this index in it.
+
+    The view is returned as well where it was fitted to all samples of the task and is small enough to be held.
+    """
     began = time.perf_counter()
+    # Where all samples are few enough that most views will be asked for again, views learn from all of them, once.
+    fitted_to = task if task.n_samples <= 2 * SCREENED else drawn
     view = fit_view(candidate, fitted_to.samples, fitted_to.folds)
     view_of_drawn = view
     if fitted_to is not drawn:
@@ -123,16 +137,19 @@ def _screen_view(candidate: Candidate, fitted_to: Task, drawn: Task, index: Arra
             view_of_drawn = fit_view(candidate, drawn.samples, drawn.folds)
     blended = blend_views(Blend((candidate.name,)), {candidate.name: view_of_drawn}, drawn.samples.weight, "overlapped")
     path = ridge_path(drawn.split(blended))
-    return Trial(candidate, path, time.perf_counter() - began, fitted_to.alignment), view
+    seconds = time.perf_counter() - began
+    trial = Trial(candidate, path, seconds, view.rows.shape[1], view.keeps_modes, alignment=task.alignment)
+    n_numbers = math.prod(task.samples.rows.shape)
+    is_held = fitted_to is task and (n_numbers <= _MOST_NUMBERS_HELD or 2 * view.n_numbers < n_numbers)
+    return trial, view if is_held else None
 
 
-def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial], views: Mapping[str, FittedView]) -> Screening:
+def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial]) -> Screening:
     """Choose the views of the largest shares, without flexible ones, and with them where that leaves less unexplained."""
-    values = {trial.candidate.name: trial.path.value for trial in trials}
     flexible = {candidate.name for candidate in task.candidates if candidate.is_flexible}
     tests = [test for _, test in drawn.folds.splits]
     without_similar = [trial for trial in trials if trial.candidate.name not in flexible] or list(trials)
-    sizes = {name: view.rows.shape[1] for name, view in views.items()}
+    sizes = {trial.candidate.name: trial.n_entries for trial in trials}
     list_of_shares, unexplained = shares_of([trial.path.held_out for trial in without_similar], tests, drawn.targets)
     shares = {trial.candidate.name: share for trial, share in zip(without_similar, list_of_shares, strict=True)}
     similar = None
@@ -143,7 +160,7 @@ def _choose_views(task: Task, drawn: Task, trials: Sequence[Trial], views: Mappi
             similar_shares = {trial.candidate.name: share for trial, share in zip(trials, shares_of_all, strict=True)}
             similar, similar_shares = _blend_of_largest(task, sizes, similar_shares)
     blend, sorted_shares = _blend_of_largest(task, sizes, shares)
-    first_order = _first_order(views, values, explains=task.targets.scorer is None)
+    first_order = _first_order(trials, explains=task.targets.scorer is None)
     return Screening(blend, sorted_shares, similar, similar_shares, first_order)
 
 
@@ -166,15 +183,16 @@ def _blend_of_largest(
     return Blend(tuple(strengths), tuple(strengths.values()), task.alignment), ordered
 
 
-def _first_order(views: Mapping[str, FittedView], values: Mapping[str, float], *, explains: bool) -> str:
+def _first_order(trials: Sequence[Trial], *, explains: bool) -> str:
     """Name the best view that keeps the modes of a sample; none where it is far behind another."""
-    names = [name for name, view in views.items() if view.keeps_modes]
-    if not names:
+    keep_modes = [trial for trial in trials if trial.keeps_modes]
+    if not keep_modes:
         return ""
-    best = max(names, key=lambda name: values[name])
+    best = max(keep_modes, key=lambda trial: trial.path.value)
+    best_of_all = max(trial.path.value for trial in trials)
     # A score of the user's is no share of the variance that is explained.
-    is_far = explains and 1.0 - values[best] > _HOPELESS * (1.0 - max(values.values()))
-    return "" if is_far else best
+    is_far = explains and 1.0 - best.path.value > _HOPELESS * (1.0 - best_of_all)
+    return "" if is_far else best.candidate.name
 
 
 def shares_of(

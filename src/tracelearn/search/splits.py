@@ -9,14 +9,23 @@ have one more first axis.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracelearn.arrays.array_api import Array, array_namespace, as_dtype, is_sparse, move_to, to_numpy, widest
+from tracelearn.arrays.array_api import (
+    Array,
+    array_namespace,
+    as_dtype,
+    is_non_numpy,
+    is_sparse,
+    move_to,
+    to_numpy,
+    widest,
+)
 from tracelearn.confounds import Regression
 from tracelearn.losses import Loss
 from tracelearn.moments import Moments
@@ -25,7 +34,16 @@ from tracelearn.problems.squares import Squares
 from tracelearn.samples.samples import Block, Samples
 from tracelearn.search.folds import Folds
 
-__all__ = ["Coordinates", "Judgement", "Models", "SplitSamples", "Targets", "predicted_class", "split_samples"]
+__all__ = [
+    "Coordinates",
+    "Judgement",
+    "Models",
+    "SplitSamples",
+    "Targets",
+    "blocks_of_columns",
+    "predicted_class",
+    "split_samples",
+]
 
 # Components of less than this share of the largest variance are left out: they are rounding, and no ridge is as small.
 _LEAST_VARIANCE = 1e-12
@@ -33,6 +51,9 @@ _LEAST_OF_SPAN = 1e-10  # of samples fewer than features, whose products are dec
 
 # Scores that are judged together: more would leave the cache.
 _SCORES_TOGETHER = 2_000_000
+
+# Columns of samples that are centred together: a copy of all would double what samples of very many entries take.
+_COLUMNS_TOGETHER = 1 << 15
 
 Score = Callable[[Array, Array], Array]  # of an index (m,) and scores (m, M, K) of M models: what each is worth, (M,)
 
@@ -84,12 +105,17 @@ class Coordinates:
     def of(cls, X: Array, weight: Array, *, centre: bool) -> Coordinates:
         """Find principal axes by the products of features, or by those of samples where these are fewer."""
         xp = array_namespace(X)
-        rows, origin, unit = _of_variance_one(X, weight, centre=centre)
-        n, p = rows.shape
+        n, p = X.shape
         if n < p:
-            values, vectors = xp.linalg.eigh(rows @ rows.T)
+            origin, unit = _mean_and_unit(X, weight, centre=centre)
+            products: Any = 0.0
+            for columns in blocks_of_columns(X):
+                block = (X[:, columns] - origin[columns]) / unit
+                products = products + block @ block.T
+            values, vectors = xp.linalg.eigh(products)
             leading = _leading_eigenvalues(values, _LEAST_OF_SPAN)
             return cls(vectors[:, leading] * xp.sqrt(values[leading]), origin, unit, X, vectors[:, leading])
+        rows, origin, unit = _of_variance_one(X, weight, centre=centre)
         values, vectors = xp.linalg.eigh(rows.T @ rows)
         leading = _leading_eigenvalues(values, _LEAST_VARIANCE)
         return cls(rows @ vectors[:, leading], origin, unit, X, vectors[:, leading])
@@ -102,18 +128,49 @@ class Coordinates:
             return self.directions
         lengths = xp.sqrt(xp.sum(self.rows**2, axis=0))
         lengths = xp.where(lengths > 0, lengths, xp.ones_like(lengths))
-        return ((self.samples - self.origin) / self.unit).T @ (self.directions / lengths)
+        directions = self.directions / lengths
+        if is_non_numpy(self.samples):
+            return xp.concat([block.T @ directions for block in self.blocks_of_variance_one()])
+        axes = np.empty((self.samples.shape[1], directions.shape[1]))
+        for columns, block in zip(blocks_of_columns(self.samples), self.blocks_of_variance_one(), strict=True):
+            axes[columns] = block.T @ directions
+        return axes
+
+    def blocks_of_variance_one(self) -> Iterator[Array]:
+        """Yield ``(X - origin) / unit`` (n, p), some columns after the others: samples may take much of the memory."""
+        for columns in blocks_of_columns(self.samples):
+            yield (self.samples[:, columns] - self.origin[columns]) / self.unit
+
+
+def blocks_of_columns(rows: Array) -> Iterator[slice]:
+    """Yield slices of the columns of rows (n, p), so that what is computed from some takes little memory beside all."""
+    p = rows.shape[1]
+    for start in range(0, p, _COLUMNS_TOGETHER):
+        yield slice(start, min(start + _COLUMNS_TOGETHER, p))
+
+
+def _mean_and_unit(X: Array, weight: Array, *, centre: bool) -> tuple[Array, float]:
+    """Find the mean (p,) of samples, zero unless they are centred, and the root of their total variance about it."""
+    xp = array_namespace(X)
+    share = weight / xp.sum(weight)
+    means = []
+    variance: Any = 0.0
+    for columns in blocks_of_columns(X):
+        block = X[:, columns]
+        first = block[0, :]
+        # About the first sample, so that what all have in common is found exactly.
+        mean = first + share @ (block - first) if centre else xp.zeros_like(first)
+        means.append(mean)
+        variance = variance + share @ xp.sum((block - mean) ** 2, axis=1)
+    return xp.concat(means), float(xp.sqrt(variance)) or 1.0
 
 
 def _of_variance_one(X: Array, weight: Array, *, centre: bool) -> tuple[Array, Array, float]:
     """Subtract the mean (p,) of samples, and divide by the root of their total variance; return both, too."""
-    xp, first = array_namespace(X), X[0, :]
-    share = weight / xp.sum(weight)
-    # About the first sample, so that what all have in common is found exactly.
-    origin = first + share @ (X - first) if centre else xp.zeros_like(first)
+    origin, unit = _mean_and_unit(X, weight, centre=centre)
     rows = X - origin
-    unit = float(xp.sqrt(share @ xp.sum(rows**2, axis=1))) or 1.0
-    return rows / unit, origin, unit
+    rows /= unit
+    return rows, origin, unit
 
 
 def _leading_eigenvalues(values: Array, share: float) -> slice:
@@ -240,7 +297,7 @@ class SplitSamples:
             if coordinates is None:
                 return [training], whole
             xp = array_namespace(self.rows)
-            variances = xp.mean(((coordinates.samples - coordinates.origin) / coordinates.unit) ** 2, axis=0)
+            variances = xp.concat([xp.mean(block**2, axis=0) for block in coordinates.blocks_of_variance_one()])
             axes, zero = coordinates.axes, 0.0 * variances
             stacked = xp.stack([variances] * len(self.folds))
             return [training.lifted(axes, zero, stacked)], whole.lifted(axes, zero, variances)

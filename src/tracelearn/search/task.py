@@ -52,13 +52,15 @@ class Task:
         return int(np.count_nonzero(to_numpy(self.targets.weight)))
 
     def drawn(self, count: int) -> tuple[Task, Array]:
-        """Draw about so many samples, by weight and class; return the task of these alone, and their index."""
+        """Draw about so many samples, by weight and class, or take all; return the task of these alone, and their index."""
         weight = to_numpy(self.targets.weight)
         labels = None
         if self.targets.are_classes:
             codes = to_numpy(self.targets.codes)
             labels = predicted_class(codes).astype(int)
         index, weight_of_drawn = draw_samples(count, weight, labels, self.rules.random_state, self.order)
+        if len(index) == len(weight):
+            return self, index  # not a copy
         return self.take(index, weight_of_drawn), index
 
     def take(self, index: Array, weight: Array) -> Task:

@@ -21,6 +21,7 @@ from tracelearn.arrays.array_api import Array, array_namespace, is_sparse, move_
 from tracelearn.features import Similarities, TensorTransformer, default_views, find_time_axis
 from tracelearn.penalties import Blocks, as_penalty
 from tracelearn.search.folds import Folds
+from tracelearn.search.splits import blocks_of_columns
 
 __all__ = [
     "Blend",
@@ -40,6 +41,11 @@ __all__ = [
     "views_that_suit",
     "with_alignment",
 ]
+
+
+# Flexible views are tried for at most so many scores, one for each sample and class: they have hundreds of entries, and ridge
+# regression on these would take most of the time of a search.
+_MOST_SCORES = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +93,7 @@ def views_that_suit(
     modes: Any = None,
     are_unequal: bool = False,
     are_numbers: bool = False,
+    n_targets: int = 1,
 ) -> tuple[list[tuple[str, Any]], str]:
     """List the default views that suit samples of a shape, as (name, transformer) pairs, and say why.
 
@@ -95,6 +102,7 @@ def views_that_suit(
     positive : whether all entries are
     time_axis, modes : see ``find_time_axis``
     smooth_mode, are_unequal, are_numbers : see ``default_views``
+    n_targets : how many targets or classes there are
 
     Examples
     --------
@@ -103,12 +111,14 @@ def views_that_suit(
     ['raw', 'whitened', 'whitened_fully', 'similarities', 'similarities_standardized']
     """
     axis, reason = find_time_axis(shape, time_axis, modes) if len(shape) > 1 else (None, "samples have one mode")
+    tries_flexible = n_samples * n_targets <= _MOST_SCORES
     pairs = [
         (name, transformer)
         for name, transformer in default_views(axis, smooth_mode, are_unequal=are_unequal, are_numbers=are_numbers)
-        if transformer is None or transformer.suits(shape, n_samples, positive)
+        if transformer is None
+        or (transformer.suits(shape, n_samples, positive) and (tries_flexible or not transformer.is_flexible))
     ]
-    return pairs, reason
+    return pairs, reason if tries_flexible else f"{reason}; no similarities for {n_targets} targets"
 
 
 def count_multiplications(n_samples: int, n_entries: int, n_distinct: int, n_folds: int = 5) -> float:
@@ -202,6 +212,13 @@ class FittedView:
     rows: Array  # (n, p)
     rows_of_fold: tuple[Array, ...] | None = None  # as each fold sees them, where the transformer learns from targets
     keeps_modes: bool = False  # whether modes of transformed samples are those of the samples
+
+    @property
+    def n_numbers(self) -> int:
+        """How many numbers are held: the samples as they are shown, and what the transformer has learned."""
+        learned = [] if self.transformer is None else vars(self.transformer).values()
+        sizes = [int(value.size) for value in learned if isinstance(value, np.ndarray)]
+        return int(math.prod(self.rows.shape)) + sum(sizes)
 
     def take(self, index: Array) -> FittedView:
         """Keep the samples of an index; only of a view that all folds show in one way."""
@@ -329,9 +346,12 @@ def _total_deviation(rows: Array, weight: Array) -> float:
     """Find the root of the total variance of rows (n, p); one where they do not vary."""
     xp = array_namespace(rows)
     share = xp.astype(weight / xp.sum(weight), rows.dtype)
-    deviation = rows - rows[0, :]  # about the first sample first, for what all have in common
-    deviation = deviation - share @ deviation
-    return math.sqrt(float(xp.sum(share @ deviation**2))) or 1.0
+    variance = 0.0
+    for columns in blocks_of_columns(rows):
+        deviation = rows[:, columns] - rows[0, columns]  # about the first sample first, for what all have in common
+        deviation = deviation - share @ deviation
+        variance += float(xp.sum(share @ deviation**2))
+    return math.sqrt(variance) or 1.0
 
 
 def joined_shape_and_penalty(
