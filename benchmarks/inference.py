@@ -1,13 +1,14 @@
 """How long tests, time courses and lagged models take, as ratios to what scikit-learn and MNE need for the same.
 
-``python -m benchmarks.inference`` prints one table: processor seconds on one thread, in one process. The rows that compare with
-MNE need it (``pip install mne``), and are left out without.
+``python -m benchmarks.inference`` prints one table: processor seconds on one thread, in one process; names of measurements choose
+some of them: ``small_permutations``. The rows that compare with MNE need it (``pip install mne``), and are left out without.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -15,10 +16,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedKFold, permutation_test_score
+from sklearn.model_selection import KFold, StratifiedKFold, permutation_test_score
 from threadpoolctl import threadpool_limits
 
-from tracelearn import LaggedRegressor, TensorClassifier, TraceNormClassifier
+from tracelearn import LaggedRegressor, TensorClassifier, TraceNormClassifier, TraceNormRegressor
 from tracelearn.datasets import make_epochs
 from tracelearn.inference import decode_over_time, permutation_test
 from tracelearn.inference.permutation import choose_exchange
@@ -31,6 +32,44 @@ def seconds(work: Any) -> tuple[float, Any]:
     began = time.process_time()
     result = work()
     return time.process_time() - began, result
+
+
+def small_permutations() -> Iterator[tuple[str, str]]:
+    """Test five-fold scores at 200 samples of 8 × 7 × 5, with effects of several sizes."""
+    rng = np.random.default_rng(0)
+    pattern = np.einsum("i,j,k->ijk", *(rng.standard_normal(size) for size in (8, 7, 5)))
+    pattern /= np.linalg.norm(pattern)
+    labels, numbers = np.arange(200) % 2, rng.standard_normal(200)
+    noise = rng.standard_normal((200, *pattern.shape))
+    for name, y, effect in (
+        ("classes, strong effect", labels, 4.0),
+        ("classes, weak effect", labels, 1.2),
+        ("classes, no effect", labels, 0.0),
+        ("numbers, effect", numbers, 1.0),
+        ("numbers, no effect", numbers, 0.0),
+    ):
+        X = noise + effect * np.multiply.outer(y - np.mean(y), pattern)
+        yield f"500 permutations of 200 samples, {name}", _small_permutations(X, y)
+
+
+def _small_permutations(X: Any, y: Any) -> str:
+    """Compare one test with that of scikit-learn, medians of three in turns, and with that of exact fits."""
+    classes = y.dtype.kind == "i"
+    model = TraceNormClassifier() if classes else TraceNormRegressor()
+    options = {"cv": (StratifiedKFold if classes else KFold)(5, shuffle=True, random_state=0), "random_state": 0}
+    ours, theirs = [], []
+    for _ in range(3):
+        batch, test = seconds(lambda: permutation_test(model, X, y, n_permutations=500, **options))
+        few, _ = seconds(lambda: permutation_test_score(model, X, y, n_permutations=TRIED, **options))
+        ours.append(batch)
+        theirs.append(few * 501 / (TRIED + 1))
+    exact = permutation_test(model, X, y, n_permutations=500, tol=0.0, **options)
+    apart = np.sqrt(np.mean((test.null - exact.null) ** 2)) / np.std(exact.null)
+    return (
+        f"{np.median(ours):.2f} s; permutation_test_score {np.median(theirs):.1f} s, from {TRIED}, "
+        f"{np.median(theirs) / np.median(ours):.0f} times as long; p = {test.p_value:.3g}, of exact fits {exact.p_value:.3g}; "
+        f"null scores apart from these by {apart:.1%} of their spread"
+    )
 
 
 def permutations() -> Iterator[tuple[str, str]]:
@@ -133,16 +172,18 @@ def lagged() -> Iterator[tuple[str, str]]:
 
 
 def main() -> None:
+    measurements = [lagged, permutations, small_permutations, generalisation]  # the peak of memory is that of the first
+    chosen = [measure for measure in measurements if measure.__name__ in sys.argv[1:]] or measurements
     print("| what | measured |\n|---|---|")
     os.environ["MNE_LOGGING_LEVEL"] = "ERROR"  # no bars of progress
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for measurements in (lagged, permutations, generalisation):  # the peak of memory is that of the first
+        for measure in chosen:
             try:
-                for name, value in measurements():
+                for name, value in measure():
                     print(f"| {name} | {value} |", flush=True)
             except ImportError as error:
-                print(f"| {measurements.__name__} | left out: {error} |")
+                print(f"| {measure.__name__} | left out: {error} |")
 
 
 if __name__ == "__main__":

@@ -44,9 +44,7 @@ def batches(count: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
-def solve_sets(
-    reading: Reading, samples: Samples, n_sets: int = 1, *, tol: float = 0.0, n_exact: int = 0
-) -> tuple[Array, Array]:
+def solve_sets(reading: Reading, samples: Samples, n_sets: int = 1, *, tol: float = 0.0) -> tuple[Array, Array]:
     """Fit a model to every set of targets; return weights (S K, p) and intercepts (S K,).
 
     The loss of several classes that is not a sum over them has one system for each set: its sets are solved one by one.
@@ -55,33 +53,25 @@ def solve_sets(
     ----------
     samples : with the columns of all sets side by side, S K of them
     tol : the relative duality gap of every fit, but never below the model's; a large one is solved for in single precision
-    n_exact : so many of the first sets have the gap of the model whatever ``tol`` is
     """
     settings = reading.settings
     K = samples.n_targets // n_sets
     if n_sets > 1 and not _share_one_system(reading, K):
-        solved = [
-            solve_sets(reading, samples_of_set, tol=0.0 if s < n_exact else tol)
-            for s, samples_of_set in enumerate(_one_by_one(samples, n_sets))
-        ]
+        solved = [solve_sets(reading, samples_of_set, tol=tol) for samples_of_set in _one_by_one(samples, n_sets)]
         xp = array_namespace(solved[0][0])
         return xp.concat([weights for weights, _ in solved]), xp.concat([intercepts for _, intercepts in solved])
     scales = samples.mode_scales() if settings.scaling else None
     data_fit = _data_fit_of_sets(reading, samples.rescaled(scales), n_sets)
     xp = array_namespace(data_fit.ridge)
-    n_problems = data_fit.n_problems
-    n_exact = n_exact * n_problems // n_sets
-    pieces = [(0, n_exact, settings.tol)] if n_exact else []
-    for batch in batches(n_problems - n_exact, data_fit.n_features * (K if settings.target_mode else 1)):
-        pieces.append((n_exact + batch.start, n_exact + batch.stop, max(tol, settings.tol)))
+    tol = max(tol, settings.tol)
     rows = []
-    for start, stop, gap_asked in pieces:
-        index = xp.arange(start, stop, device=device(data_fit.ridge))
+    for batch in batches(data_fit.n_problems, data_fit.n_features * (K if settings.target_mode else 1)):
+        index = xp.arange(batch.start, batch.stop, device=device(data_fit.ridge))
         problems, solver = state_problems(data_fit.take(index), reading.spec, settings)
-        solve = _solve_roughly if gap_asked >= _SINGLE_TOL and _suits_single(problems, solver) else _solve_exactly
-        rows_of_piece, gap = solve(problems, solver, gap_asked, settings.max_iter)
-        _warn_of_gap(gap, gap_asked, "in all fits", "in some")
-        rows.append(xp.reshape(rows_of_piece, (-1, data_fit.n_features)))
+        solve = _solve_roughly if tol >= _SINGLE_TOL and _suits_single(problems, solver) else _solve_exactly
+        rows_of_batch, gap = solve(problems, solver, tol, settings.max_iter)
+        _warn_of_gap(gap, tol, "in all fits", "in some")
+        rows.append(xp.reshape(rows_of_batch, (-1, data_fit.n_features)))
     W = xp.concat(rows)
     intercepts = data_fit.intercept(W) if settings.fit_intercept else xp.zeros_like(W[:, 0])
     return W if scales is None else W / scales, intercepts
