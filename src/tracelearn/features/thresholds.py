@@ -17,7 +17,8 @@ from tracelearn.samples.scikit_learn import Interval
 
 __all__ = ["Thresholds"]
 
-_MOST_ENTRIES = 8000  # of a transformed sample, in a search
+_MOST_ENTRIES = 25_000  # of a transformed sample, in a search
+_MOST_NUMBERS = 50_000_000  # of all transformed samples: 400 MB
 
 
 class Thresholds(TensorTransformer):
@@ -79,7 +80,8 @@ class Thresholds(TensorTransformer):
 
     def why_not(self, shape: tuple[int, ...], n_samples: int, positive: bool = False) -> str:
         """See ``TensorTransformer``: not too many means."""
-        return TAKES_LONG if self.n_thresholds * math.prod(self._shape_of_means(shape)) > _MOST_ENTRIES else ""
+        n_entries = self.n_thresholds * math.prod(self._shape_of_means(shape))
+        return TAKES_LONG if n_entries > _MOST_ENTRIES or n_samples * n_entries > _MOST_NUMBERS else ""
 
     @property
     def output_shape_(self) -> tuple[int, ...]:
