@@ -25,6 +25,7 @@ from tracelearn.samples.by_name import size_of, with_groups, with_targets
 from tracelearn.samples.learning import small_on_one_thread
 from tracelearn.samples.modes import is_named, targets_of_named
 from tracelearn.samples.per_sample import read_confounds, read_groups
+from tracelearn.samples.source import NumberedBatch
 from tracelearn.search.advice import PoorModelWarning
 from tracelearn.search.folds import corrected_error, make_folds
 
@@ -101,20 +102,23 @@ class _Samples:
 
     def _rows(self, rows: Array) -> Source:
         """Return some samples of a source, in their order in it; every pass reads them anew."""
-        is_wanted = np.isin(np.arange(len(self.y)), rows)
+        rows = np.sort(rows)
+        is_chosen = np.zeros(len(self.y), dtype=bool)
+        is_chosen[rows] = True
 
-        def batches(start: int) -> Iterator[tuple[Any, Any, Any]]:
-            first = 0
+        def read(start: int) -> Iterator[NumberedBatch]:
+            first = 0  # of the block in the source
+            n_before = 0  # chosen samples in the blocks before
             for X, _, _ in self.X.batches():
-                wanted = np.flatnonzero(is_wanted[first : first + len(X)])
-                y = self.y[first + wanted]
-                first += len(X)
+                chosen = np.flatnonzero(is_chosen[first : first + len(X)])
+                n_skipped = max(0, start - n_before)
+                wanted = chosen[n_skipped:]
                 if len(wanted):
-                    yield X[wanted], y, None
+                    yield n_before + n_skipped, X[wanted], self.y[first + wanted], None
+                first += len(X)
+                n_before += len(chosen)
 
-        source: Source = replace(
-            self.X, n_samples=len(rows), blocks=batches, targets=lambda: iter([(self.y[rows], None)])
-        )
+        source: Source = replace(self.X, n_samples=len(rows), read=read, targets=lambda: iter([(self.y[rows], None)]))
         return source
 
     def _known(self, method: Any, rows: Array) -> dict[str, Array]:

@@ -17,7 +17,6 @@ from tracelearn.arrays.array_api import Array
 from tracelearn.errors import InputError
 from tracelearn.samples.execution import HERE, Again, PerBlock
 from tracelearn.samples.modes import Mode, Modes, check_file_modes, is_named, read_named, targets_of_named
-from tracelearn.samples.per_sample import read_confounds
 
 __all__ = ["Batch", "NumberedBatch", "Source", "as_source", "is_dask", "missing_targets"]
 
@@ -173,6 +172,8 @@ def as_source(
     source = _source_of(X, y, sample_weight, modes_of_fit, ignore)
     if confounds is None:
         return source
+    from tracelearn.samples.per_sample import read_confounds  # noqa: PLC0415 - readers of files wait for no scikit-learn
+
     n = np.shape(source.first_samples())[0] if source.in_memory else source.n_samples
     return replace(source, confounds=read_confounds(confounds, n))
 
