@@ -15,6 +15,7 @@ from tracelearn import (
     ModeWhitener,
     ResampleTime,
     SecondOrder,
+    Similarities,
     TensorClassifier,
     TensorRegressor,
     TraceNormClassifier,
@@ -34,6 +35,7 @@ OWN_LENGTH = {
     "convolutions": Convolutions(dilations=3, thresholds=1),
     "convolutions of the mean": Convolutions(dilations=3, thresholds=1, average=True),
     "lengths": Lengths(),
+    "similarities of second order": Similarities(SecondOrder(), kernel="gaussian", scaling=False, n_landmarks=20),
 }
 at_own_length = pytest.mark.parametrize("view", OWN_LENGTH.values(), ids=OWN_LENGTH)
 resampled_too = pytest.mark.parametrize("view", [*OWN_LENGTH.values(), ResampleTime()], ids=[*OWN_LENGTH, "resampled"])
@@ -126,6 +128,86 @@ def test_a_chain_takes_what_its_first_transformer_takes():
     assert get_tags(chain).input_tags.allow_nan
     with pytest.raises(ValueError, match="rows of several shapes"):
         Chain([ModeWhitener(), SecondOrder()]).fit(samples)
+
+
+def similarities_of(view, samples):
+    """Find the similarities of samples with each other, which do not depend on the order of landmarks."""
+    Z = view.transform(samples)
+    return Z @ Z.T
+
+
+def test_similarities_see_what_the_transformer_inside_makes_of_samples_at_their_own_length():
+    samples, _ = series()
+    samples[4][1, 3:7] = np.nan
+    samples[5][2] = np.nan
+    view = Similarities(SecondOrder(difference=True), kernel="gaussian", scaling=False)
+    apart = make_pipeline(view.transformer, clone(view).set_params(transformer=None)).fit(samples)
+    fitted = clone(view).fit(samples)
+    np.testing.assert_allclose(similarities_of(fitted, samples), similarities_of(apart, samples), atol=1e-6)
+    assert fitted.takes_any_length_
+    assert get_tags(view).input_tags.allow_nan
+    W = np.random.default_rng(0).standard_normal((2, 500))
+    assert np.all(np.isfinite(fitted.entry_weights(W)))
+    assert fitted.entry_weights(W).shape == (2, *fitted.transformers_[0].output_shape_)
+    assert not get_tags(Similarities()).input_tags.allow_nan
+    with pytest.raises(ValueError, match="rows of several shapes"):
+        Similarities().fit(samples)
+
+
+def test_similarities_tell_classes_that_differ_in_how_fast_signals_move():
+    """Signals of class 1 are twice as slow and twice as long: resampled, both classes are alike."""
+    rng = np.random.default_rng(0)
+    y = np.arange(80) % 2
+    samples = []
+    for label in y:
+        times = np.linspace(0.0, 1.0, 60 * (1 + label) + int(rng.integers(5)))
+        phases, speeds = 2 * np.pi * rng.random((2, 6, 1)), rng.uniform(4.0, 20.0, (2, 6, 1))
+        samples.append(np.cos(speeds * times + phases).sum(axis=1))
+    view = Similarities(SecondOrder(difference=True, scaling=True), kernel="gaussian", scaling=False, n_landmarks=40)
+    model = make_pipeline(view, TraceNormClassifier(alpha=1e-3))
+    resampled = ResampleTime(n_times=90).fit_transform(samples)
+    at_own_length, at_one_length = (
+        clone(model).fit(X[:40], y[:40]).score(X[40:], y[40:]) for X in (samples, resampled)
+    )
+    assert at_own_length > 0.9 > 0.7 > at_one_length
+
+
+@pytest.mark.parametrize("n_landmarks", [7, 500])
+def test_landmarks_of_unequal_length_do_not_depend_on_order_batches_and_repetitions(n_landmarks, tmp_path):
+    samples, _ = series()
+    samples[5][2] = np.nan
+    view = Similarities(SecondOrder(mean=False), n_landmarks=n_landmarks)
+    whole = clone(view).fit(samples)
+    order = np.random.default_rng(0).permutation(np.repeat(np.arange(30), 2))
+    repeated = clone(view).fit([samples[i] for i in order])
+    expected = similarities_of(whole, samples)
+    # The common length, at which samples are numbered, is that of the first batch.
+    middle = sorted(range(30), key=lambda i: abs(samples[i].shape[1] - whole.sample_shape_[1]))
+    batches = clone(view)
+    for batch in (middle[:11], middle[11:25], middle[25:], [0], middle[:3]):
+        batches.partial_fit([samples[i] for i in batch])
+    save(whole, tmp_path / "view")
+    loaded = load(tmp_path / "view")
+    np.testing.assert_array_equal(loaded.transform(samples), whole.transform(samples))
+    np.testing.assert_array_equal(loaded.landmarks_, whole.landmarks_)
+    assert len(whole.draws_) == len(repeated.draws_) == min(30, n_landmarks)
+    np.testing.assert_array_equal(repeated.draws_, whole.draws_)
+    np.testing.assert_allclose(similarities_of(repeated, samples), expected, atol=1e-7)
+    assert batches.sample_shape_ == whole.sample_shape_
+    np.testing.assert_array_equal(batches.draws_, whole.draws_)
+    np.testing.assert_array_equal(np.nan_to_num(batches.landmarks_), np.nan_to_num(whole.landmarks_))
+
+
+def test_later_samples_are_brought_to_the_length_of_the_first():
+    samples, _ = series()
+    first = ResampleTime().fit(samples)
+    same = [sample for sample in samples if sample.shape[1] != first.n_times_][:1] * 4
+    model = clone(first).partial_fit(samples).partial_fit(np.stack(same))
+    assert model.sample_shape_ == first.sample_shape_
+    assert model.n_unequal_ == first.n_unequal_ + 4
+    weight = [1, 1, 1, 1, 1e-12]
+    together = clone(first).partial_fit(samples).partial_fit([*same, samples[0]], sample_weight=weight)
+    np.testing.assert_allclose(model.mean_, together.mean_, rtol=1e-9, atol=1e-9)
 
 
 def test_a_length_that_is_asked_for_is_that_of_samples_in_blocks():

@@ -13,7 +13,7 @@ import numpy as np
 
 from tracelearn.arrays.array_api import Array, array_namespace, to_numpy
 
-__all__ = ["by_length", "has_gaps", "interpolated", "lengths_of", "median_length", "resampled"]
+__all__ = ["by_length", "has_gaps", "interpolated", "lengths_of", "median_length", "resampled", "resampled_tensors"]
 
 
 def has_gaps(T: Array) -> bool:
@@ -71,3 +71,17 @@ def interpolated(T: Array, time: int) -> Array:
     for place in np.argwhere(np.isnan(signals).any(axis=-1)):
         filled[tuple(place)] = resampled(signals[tuple(place)], n_times, n_times)
     return np.moveaxis(filled, -1, time + 1)
+
+
+def resampled_tensors(values: Array, time: int, n_times: int) -> Array:
+    """Bring tensors (n, I1, ..., IN) to one length; channels without any value stay NaN, and complete samples what they are."""
+    lengths = lengths_of(values, time)
+    signals = np.moveaxis(values, time + 1, -1)
+    result = np.full((*signals.shape[:-1], n_times), np.nan)
+    for i, length in enumerate(lengths.tolist()):
+        if length == n_times and not np.isnan(signals[i, ..., :length]).any():
+            result[i] = signals[i, ..., :length]
+            continue
+        for channel in np.ndindex(*signals.shape[1:-1]):
+            result[(i, *channel)] = resampled(signals[(i, *channel)], length, n_times)
+    return np.moveaxis(result, -1, time + 1)

@@ -13,7 +13,7 @@ import numpy as np
 from tracelearn.arrays.array_api import Array, move_to, to_numpy
 from tracelearn.features.axes import read_modes
 from tracelearn.features.base import TensorTransformer
-from tracelearn.features.gaps import has_gaps, lengths_of, resampled
+from tracelearn.features.gaps import has_gaps, lengths_of, resampled_tensors
 from tracelearn.features.summaries import Summary, summarise
 from tracelearn.features.training import TrainingSamples
 from tracelearn.samples.scikit_learn import Interval, StrOptions
@@ -111,7 +111,7 @@ class ResampleTime(TensorTransformer):
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
         """Learn the means of entries of samples that are brought to the common length."""
-        shape = samples.shape if samples.have_gaps else None
+        shape = samples.shape if samples.have_gaps or earlier is not None else None
         summary = samples.total(functools.partial(self.summarise_tensors, shape=shape), math.prod)
         return self.attributes_after(summary, samples.shape, earlier)
 
@@ -132,7 +132,7 @@ class ResampleTime(TensorTransformer):
             lengths = lengths_of(T, time)
             channels = math.prod(shape) // shape[time]
             n_filled -= channels * int(np.sum(values.shape[time + 1] - lengths))
-            values = _resampled_tensors(values, time, shape[time])
+            values = resampled_tensors(values, time, shape[time])
             missing = np.isnan(values)
         rows = np.stack([np.where(missing, 0.0, values), ~missing], axis=-1)
         means = summarise(rows, to_numpy(weight))
@@ -183,7 +183,7 @@ class ResampleTime(TensorTransformer):
             return T
         values = to_numpy(T)
         if self.time_axis_ is not None:
-            values = _resampled_tensors(values, self.time_axis_, self.sample_shape_[self.time_axis_])
+            values = resampled_tensors(values, self.time_axis_, self.sample_shape_[self.time_axis_])
         return move_to(np.where(np.isnan(values), self.mean_, values), T, T.dtype)
 
 
@@ -207,17 +207,3 @@ class CompletedSamples(Summary):
             n_unequal=self.n_unequal + other.n_unequal,  # type: ignore[attr-defined]
             n_filled=self.n_filled + other.n_filled,  # type: ignore[attr-defined]
         )
-
-
-def _resampled_tensors(values: Array, time: int, n_times: int) -> Array:
-    """Bring tensors (n, I1, ..., IN) to one length; channels without any value stay NaN, and complete samples what they are."""
-    lengths = lengths_of(values, time)
-    signals = np.moveaxis(values, time + 1, -1)
-    result = np.full((*signals.shape[:-1], n_times), np.nan)
-    for i, length in enumerate(lengths.tolist()):
-        if length == n_times and not np.isnan(signals[i, ..., :length]).any():
-            result[i] = signals[i, ..., :length]
-            continue
-        for channel in np.ndindex(*signals.shape[1:-1]):
-            result[(i, *channel)] = resampled(signals[(i, *channel)], length, n_times)
-    return np.moveaxis(result, -1, time + 1)

@@ -19,6 +19,7 @@ from tracelearn.arrays.linalg import few_threads
 from tracelearn.errors import refuse
 from tracelearn.features.base import TensorTransformer, fit_copy
 from tracelearn.features.draws import sample_numbers, scramble, unit_signals
+from tracelearn.features.gaps import has_gaps, resampled_tensors
 from tracelearn.features.summaries import Summary
 from tracelearn.features.training import TrainingSamples, blocks_of
 from tracelearn.samples.checks import check_range
@@ -37,13 +38,27 @@ _MOST_SAMPLES = 20_000  # of a search that tries it
 
 @dataclass(frozen=True, eq=False)
 class Landmarks(Summary):
-    """Drawn samples: rows of ``mean``, each a number and then the sample; of two parts the ``n_landmarks`` lowest remain."""
+    """Drawn samples: rows of ``mean``, each a number and then the sample; of two parts the ``n_landmarks`` lowest remain.
+
+    ``shape`` is that of a sample with its padding: of parts that are padded to several lengths the longer one remains.
+    """
 
     n_landmarks: int = 0
+    shape: tuple[int, ...] = ()
 
     def __add__(self, other: Summary) -> Landmarks:
-        rows = _lowest([self.mean, other.mean], self.n_landmarks)
-        return replace(self, weight=self.weight + other.weight, mean=rows)
+        shape = tuple(np.maximum(self.shape, other.shape).tolist())  # type: ignore[attr-defined] # the other is one of these
+        parts = [part.rows_of_shape(shape) for part in (self, other)]  # type: ignore[attr-defined]
+        return replace(self, weight=self.weight + other.weight, mean=_lowest(parts, self.n_landmarks), shape=shape)
+
+    def rows_of_shape(self, shape: tuple[int, ...]) -> Array:
+        """Return ``mean`` with samples padded by NaN to a shape."""
+        if shape == self.shape:
+            return self.mean
+        samples = self.mean[:, 1:].reshape(-1, *self.shape)
+        widths = [(0, longer - size) for longer, size in zip(shape, self.shape, strict=True)]
+        samples = np.pad(samples, [(0, 0), *widths], constant_values=np.nan)
+        return np.concatenate([self.mean[:, :1], samples.reshape(len(samples), -1)], axis=1)
 
 
 def _lowest(parts: Sequence[Array], n_landmarks: int) -> Array:
@@ -59,9 +74,10 @@ def _lowest(parts: Sequence[Array], n_landmarks: int) -> Array:
     if len(numbers) == len(lowest):
         return rows
     # Samples that differ only in size have one number (of two entries most do): then a hash decides, not the order.
-    sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
+    sums = np.nansum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
     rows = rows[np.lexsort((scramble(scramble(sums.view(np.uint64))), rows[:, 0]))]
-    is_new = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
+    are_equal = (rows[1:] == rows[:-1]) | (np.isnan(rows[1:]) & np.isnan(rows[:-1]))
+    is_new = np.append(True, ~np.all(are_equal, axis=1))
     return rows[is_new][:n_landmarks]
 
 
@@ -97,7 +113,7 @@ class Similarities(TensorTransformer):
     Attributes
     ----------
     landmarks_ : array of shape (m, I1, ..., IN)
-        These training samples. They are part of the model, and of files of it.
+        These training samples. They are part of the model, and of files of it. Those of unequal length are padded with NaN.
     draws_ : array of shape (m,)
         The numbers between 0 and 1 that drew them, increasing; 1 for samples whose entries are all the same.
     mean_, scale_ : arrays of shape (n_entries,)
@@ -111,6 +127,10 @@ class Similarities(TensorTransformer):
     sample_shape_ : tuple of ints
     n_features_in_ : int
         Number of entries of a sample.
+
+    Notes
+    -----
+    Samples may have gaps and be of unequal length where the transformer inside takes these.
 
     Examples
     --------
@@ -173,6 +193,19 @@ class Similarities(TensorTransformer):
         return "" if self.transformer is None else self.transformer.why_not(shape, n_samples, positive)
 
     @property
+    def takes_gaps(self) -> bool:  # type: ignore[override]
+        """Whether the transformer inside takes samples with gaps and of any length: what it makes of them is complete."""
+        return getattr(self.transformer, "takes_gaps", False)
+
+    def time_mode(self, shape: tuple[int, ...]) -> int | None:
+        """Find the mode that is time for the transformer inside; see ``TensorTransformer``."""
+        return None if self.transformer is None else self.transformer.time_mode(shape)
+
+    def learned_shape(self, shape: tuple[int, ...], n_times: int | None = None) -> tuple[int, ...]:
+        """Return the shape of samples for the transformer inside; see ``TensorTransformer``."""
+        return shape if self.transformer is None else self.transformer.learned_shape(shape, n_times)  # type: ignore[no-any-return]
+
+    @property
     def output_shape_(self) -> tuple[int, ...]:
         """One entry for each landmark."""
         return (int(self.n_landmarks),)
@@ -194,20 +227,23 @@ class Similarities(TensorTransformer):
         if self.transformer is not None:
             (before,) = [None] if earlier is None else earlier.transformers_
             transformers = [fit_copy(self.transformer, samples, before)]
-        summary = samples.total(self.summarise_tensors, functools.partial(self._numbers_with, transformers))
+        draw = functools.partial(self.summarise_tensors, shape=samples.shape if self.takes_gaps else None)
+        summary = samples.total(draw, functools.partial(self._numbers_with, transformers))
         learned = self.attributes_after(summary, samples.shape, earlier)
         scales = self._comparison(learned["landmarks_"], transformers)
-        return {**learned, "transformers_": transformers, **scales}
+        any_length = {"takes_any_length_": transformers[0].takes_any_length_} if self.takes_gaps else {}
+        return {**learned, "transformers_": transformers, **scales, **any_length}
 
-    def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Draw landmarks from a block of samples; see ``draws.py``."""
+    def summarise_tensors(self, T: Array, weight: Array, shape: tuple[int, ...] | None = None) -> Summary:
+        """Draw landmarks from a block of samples; see ``draws.py``. Numbers are those of samples completed to a ``shape``."""
         xp = array_namespace(T)
         T = as_dtype(T, widest(T)["dtype"])
         rows = xp.reshape(T, (T.shape[0], -1))
-        hashed = rows[:, :: -(-rows.shape[1] // _HASHED)]
+        complete = rows if shape is None else xp.reshape(self._completed(T, shape), (T.shape[0], -1))
+        hashed = complete[:, :: -(-complete.shape[1] // _HASHED)]
         hashed = hashed - hashed[:, :1]
         units, sizes = unit_signals((hashed - xp.mean(hashed, axis=1, keepdims=True))[None, ...])
-        largest = float(xp.max(xp.abs(rows)))  # not of the centred signals: levels must be in range, too
+        largest = float(xp.max(xp.abs(complete)))  # not of the centred signals: levels must be in range, too
         if not np.finfo(np.float64).tiny < largest * largest < np.inf:
             check_range(T, "X")
         is_constant = to_numpy(sizes)[0, :, 0] == 0
@@ -219,16 +255,28 @@ class Similarities(TensorTransformer):
         numbered[:, 1:] = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
         landmarks = _lowest([numbered], self.n_landmarks)
         total_weight = float(array_namespace(weight).sum(weight))
-        return Landmarks(total_weight, landmarks, [], n_landmarks=self.n_landmarks)
+        return Landmarks(total_weight, landmarks, [], n_landmarks=self.n_landmarks, shape=tuple(T.shape[1:]))
+
+    def _completed(self, T: Array, shape: tuple[int, ...]) -> Array:
+        """Bring samples to one shape, whatever their padding, and fill gaps; a channel without any value becomes zero."""
+        if tuple(T.shape[1:]) == shape and not has_gaps(T):
+            return T
+        values = to_numpy(T)
+        time = self.time_mode(shape)
+        if time is not None:
+            values = resampled_tensors(values, time, shape[time])
+        return move_to(np.nan_to_num(values), T, T.dtype)
 
     def past_summary(self) -> Summary:
         """Return the landmarks and their numbers."""
         rows = np.concatenate([self.draws_[:, None], self.landmarks_.reshape(len(self.draws_), -1)], axis=1)
-        return Landmarks(float(self.n_samples_seen_), rows, [], n_landmarks=self.n_landmarks)
+        shape = self.landmarks_.shape[1:]
+        return Landmarks(float(self.n_samples_seen_), rows, [], n_landmarks=self.n_landmarks, shape=shape)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the landmarks and their numbers."""
-        return {"landmarks_": summary.mean[:, 1:].reshape(-1, *shape), "draws_": summary.mean[:, 0]}
+        padded_shape = summary.shape  # type: ignore[attr-defined] # it is of Landmarks
+        return {"landmarks_": summary.mean[:, 1:].reshape(-1, *padded_shape), "draws_": summary.mean[:, 0]}
 
     def _comparison(self, landmarks: Array, transformers: list[TensorTransformer]) -> dict[str, Any]:
         """Return how samples are compared with landmarks, given the fitted transformer inside, if any, as fitted attributes."""
