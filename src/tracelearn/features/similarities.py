@@ -37,7 +37,7 @@ _MOST_SAMPLES = 20_000  # of a search that tries it
 
 @dataclass(frozen=True, eq=False)
 class Landmarks(Summary):
-    """Drawn samples: rows of ``mean``, each a number and then the sample; of two parts the ``n_landmarks`` lowest remain."""
+    """Drawn samples, a row of ``mean`` each: hash, then entries. A sum keeps those of the ``n_landmarks`` lowest hashes."""
 
     n_landmarks: int = 0
 
@@ -46,19 +46,20 @@ class Landmarks(Summary):
         return replace(self, weight=self.weight + other.weight, mean=rows)
 
 
-def _lowest(parts: Sequence[Array], n_landmarks: int) -> Array:
-    """Choose the rows of some arrays whose first entries are lowest, sorted by these; equal rows count once."""
-    first_entries = np.concatenate([part[:, 0] for part in parts])
-    numbers = np.unique(first_entries)[:n_landmarks]
-    lowest = np.flatnonzero(first_entries <= numbers[-1])
-    lowest = lowest[np.argsort(first_entries[lowest])]
-    rows = np.empty((len(lowest), parts[0].shape[1]))
-    every_row = [row for part in parts for row in part]  # views: of large samples no second copy is made
-    for place, number in enumerate(lowest):
+def _lowest(tables: Sequence[Array], n_landmarks: int) -> Array:
+    """Choose the rows of several tables whose first entries, their hashes, are lowest, sorted by these; equal rows count once."""
+    hashes = np.concatenate([table[:, 0] for table in tables])
+    lowest_hashes = np.unique(hashes)[:n_landmarks]
+    chosen = np.flatnonzero(hashes <= lowest_hashes[-1])
+    chosen = chosen[np.argsort(hashes[chosen])]
+    rows = np.empty((len(chosen), tables[0].shape[1]))
+    every_row = [row for table in tables for row in table]  # views: of large samples no second copy is made
+    for place, number in enumerate(chosen):
         rows[place] = every_row[number]
-    if len(numbers) == len(lowest):
+    if len(lowest_hashes) == len(chosen):
         return rows
-    # Samples that differ only in size have one number (of two entries most do): then a hash decides, not the order.
+    # Samples that differ only in size have equal hashes (of two entries most do): a hash with their size sorts them, whatever
+    # order they came in.
     sums = np.sum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
     rows = rows[np.lexsort((scramble(scramble(sums.view(np.uint64))), rows[:, 0]))]
     is_new = np.append(True, np.any(rows[1:] != rows[:-1], axis=1))
