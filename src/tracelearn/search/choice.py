@@ -311,7 +311,9 @@ def _is_evident(gain: Array) -> bool:
 
 
 def _aligned_if_better(answer: _Answer, looks: list[_Look], report: Report) -> _Answer:
-    """Take aligned samples, of the best of some looks, the last one, where held-out groups confirm it.
+    """Take aligned samples instead of those as they are, where they let the model predict held-out groups better.
+
+    ``looks`` are first looks at samples in each alignment; the last one is at the best alignment, and the only candidate.
 
     Ridge regression is asked first: only where aligned samples let it predict held-out groups better by more than chance, the
     other questions are asked of them as well, and the answers compared in the same way.
@@ -337,7 +339,9 @@ def _aligned_if_better(answer: _Answer, looks: list[_Look], report: Report) -> _
 
 
 def _look_at_alignments(task: Task, index: Array | None, answer: _Answer, report: Report) -> list[_Look]:
-    """Look at samples in each alignment by the best quick views of each kind; last at the best one, by chosen slow ones too.
+    """Take a first look at samples in each alignment, through the best quick views of each kind; return the best one last.
+
+    If slow views were chosen for samples as they are, the best alignment is looked at once more with these added.
 
     All samples of the task are aligned, also where only those of an index choose: a group is aligned by all of its samples.
     """
@@ -365,7 +369,7 @@ def _look_at_alignments(task: Task, index: Array | None, answer: _Answer, report
 
 
 def _best_of_each_quick_kind(answer: _Answer) -> tuple[Candidate, ...]:
-    """Choose views to show aligned samples by: of those that do not take long the chosen ones, and the best of each class."""
+    """Choose the views of aligned samples: among those that are quick, the chosen ones and the best of each transformer class."""
     screening = answer.look.screening
     names = {*answer.tried.blend.names, *screening.blend.names, screening.first_order}
     best_values: dict[type, tuple[float, str]] = {}

@@ -36,7 +36,7 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
         return float(path.means[point]), float(path.errors[point])
     weight = to_numpy(split.targets.weight)
     walked = [tried.path for tried in choice.all_tried] + [trial.path for trial in choice.screened]
-    tables = [other.outcomes for other in walked if other.outcomes.shape[1] == n_samples]
+    tables = [walked_path.outcomes for walked_path in walked if walked_path.outcomes.shape[1] == n_samples]
     luck = optimism(tables, weight, task.groups) if point == path.best else 0.0
     outcomes = path.outcomes[point]
     fits_codes = task.targets.are_classes and split.has_moments and not choice.is_logistic
@@ -44,11 +44,12 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
         outcomes = _outcomes_about_common_mean(path, split)
     judged = ~np.isnan(outcomes)
     score = float(np.average(outcomes[judged], weights=weight[judged]))
-    # Besides the samples that judge, those that folds have learned from vary, and these they share (Nadeau and Bengio, 2003).
+    # Training samples vary between studies as well as held-out ones, and folds share them: the correction of Nadeau and Bengio
+    # (2003).
     n_judged = np.count_nonzero(judged)
     n_training = np.mean([len(train) for train, _ in split.folds.splits])
     error = math.sqrt(1.0 + n_judged / n_training) * standard_error(outcomes, weight, task.groups)
-    if task.targets.are_classes:  # where all samples are right, the next one may be wrong
+    if task.targets.are_classes:  # an accuracy of one on few samples is no certainty
         error = max(error, 1.0 / n_judged)
     return score - luck, math.hypot(error, luck / 2.0)
 

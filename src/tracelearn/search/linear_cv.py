@@ -308,7 +308,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
         return kind.from_fitted(self._spec, fitted, loss=self.loss)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the samples of ``fit`` out of pickles and files, and what only a warm start needs."""
+        """Leave the samples, kept for ``coef_path_``, and the solution, kept for warm starts, out of pickles and files."""
         state = dict(super().__getstate__())
         state.pop("_training", None)
         state.pop("_warm_start", None)

@@ -41,7 +41,7 @@ __all__ = [
 # where rounding decides.
 RIDGES = np.geomspace(1.0, 1e-6, 13)
 SMALLER_RIDGES = (np.geomspace(1e-6, 1e-9, 7)[1:], np.geomspace(1e-9, 1e-12, 7)[1:])
-_RISE = 1e-3  # of the range of what selects: such a last step is a path that rises
+_RISE = 1e-3  # a path still rises if the last step of its selection criterion is larger than this share of the range
 _LOGISTIC_RIDGES = np.geomspace(1e-2, 1e-6, 5)
 
 # Numbers in the weights of one batch of ridges: more would leave the cache without fewer calls.
@@ -73,17 +73,17 @@ class Path:
     scores: Array  # (A, F), higher is better; NaN where a fold has none
     means: Array  # (A,), the mean score over folds
     errors: Array  # (A,), its standard error
-    selecting: Array  # (A,), what selects; higher is better
+    selecting: Array  # (A,), the selection criterion; higher is better
     outcomes: Array  # (A, n), what each held-out sample adds to the score; NaN where no fold holds a sample out
     first: int  # the first point that may be chosen
-    best: int  # the point whose smoothed value of what selects is best
+    best: int  # the point where the smoothed selection criterion is best
     value: float  # that smoothed value
     models: Models  # of the best point
     held_out: tuple[Array, ...]  # its scores, F times (m, K), in the units of the split
 
     @cached_property
     def end(self) -> str:
-        """The end of the path that is best while what selects still rises to it: "largest", "smallest" or ""."""
+        """The end of the path, "largest" or "smallest", if it is best and the criterion still rises towards it; else ""."""
         return rising_end(self.selecting, self.best)
 
     def simplest_within_error(self) -> int:
@@ -128,7 +128,7 @@ def read_strengths(strengths: Any, name: str) -> Array:
     return values
 
 
-# --- what selects --------------------------------------------------------------------------------------------------------
+# --- the selection criterion ---------------------------------------------------------------------------------------------
 
 
 def explained_variance(statistics: Array, weights: Array, *, numbers: bool = False) -> Array:
@@ -162,7 +162,7 @@ def explained_variance(statistics: Array, weights: Array, *, numbers: bool = Fal
 
 
 def smoothed(selecting: Array) -> Array:
-    """Average what selects (A, ...) over neighbouring points; round it, so that of equals the largest strength is chosen."""
+    """Average the criterion (A, ...) over neighbouring points; round it, so that of equals the largest strength is chosen."""
     padded = np.concatenate([selecting[:1], selecting, selecting[-1:]])
     return np.round(0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:], 9)
 
@@ -261,7 +261,7 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
         Of a loss that has moments.
     ridges : array of shape (A,), default=None
         Decreasing shares of the total variance of the features. None is a grid down to 1e-6, which is extended to 1e-9 and
-        1e-12 as long as what selects still rises at its end.
+        1e-12 as long as the selection criterion still rises at its end.
     """
     leave_out = _LeaveOut.of(split)
     grid = RIDGES if ridges is None else ridges
@@ -281,7 +281,7 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
 
 
 def still_rises(selecting: Array) -> bool:
-    """Tell whether what selects along a path (A,) rises at its end, by a share of its range.
+    """Tell whether the selection criterion along a path (A,) still rises at its end, by a share of its range.
 
     Models that are far worse than none say nothing about how much there is to gain: a range above one, the share of the variance
     that a perfect model explains, counts as one.
@@ -533,7 +533,7 @@ def logistic_is_quick(split: SplitSamples) -> bool:
 
 
 def logistic_path(split: SplitSamples) -> Path | None:
-    """Try logistic regression with a squared norm; what selects among ridges is the held-out log-loss.
+    """Try logistic regression with a squared norm; ridges are selected by the held-out log-loss.
 
     None where it would take long, or where a fold has no training sample of some class: intercepts would go to infinity.
     """

@@ -178,7 +178,7 @@ def _blend_of_largest(
             share > LEAST_SHARE
             and count_multiplications(task.n_samples, n_joined, n_joined, len(task.folds)) <= _MOST_MULTIPLICATIONS
         ):
-            strengths[name] = float(f"{share / largest:.3g}")
+            strengths[name] = float(f"{share / largest:.3g}")  # held-out scores tell no more digits
             n_entries = n_joined
     return Blend(tuple(strengths), tuple(strengths.values()), task.alignment), ordered
 

@@ -68,7 +68,7 @@ class LinearInViews(NamedWeights):
         return loss_named(loss, for_classes=is_classifier)
 
     def _publish(self, attributes: dict[str, Any], *, anew: bool = False) -> None:
-        """Write fitted attributes, the only place that does; with ``anew`` those of an earlier fit are deleted first."""
+        """Write fitted attributes; nothing else does. With ``anew`` all attributes of an earlier fit are deleted first."""
         if anew:
             for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
                 delattr(self, name)
