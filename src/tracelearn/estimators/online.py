@@ -173,9 +173,9 @@ class OnlineModel(TraceNormModel):
         self._check_like(other, other_moments)
         if spec.classes is None:
             return spec, moments, other_moments
-        both = replace(spec, classes=move_to(union(spec.classes, other.classes_), spec.classes))
-        other_moments = recoded(other_moments, replace(spec, classes=other.classes_), both)
-        return replace(both, n_targets=other_moments.n_targets), recoded(moments, spec, both), other_moments
+        common = replace(spec, classes=move_to(union(spec.classes, other.classes_), spec.classes))
+        other_moments = recoded(other_moments, replace(spec, classes=other.classes_), common)
+        return replace(common, n_targets=other_moments.n_targets), recoded(moments, spec, common), other_moments
 
     def _check_like(self, other: Any, moments: Moments) -> None:
         """Refuse a model that learned from samples of another kind."""

@@ -17,9 +17,9 @@ from tracelearn.search.splits import predicted_class
 
 __all__ = ["Drawn", "Study", "degrees_of", "draw", "jackknifed"]
 
-_MOST_MISSED = 10  # draws without a score, for each that is wanted
-_MOST_TRIED = 1000  # draws that leave nothing out or lack a class, before it is given up
-_MOST_BLOCKS = 20  # blocks of units, whose scores are asked for one by one
+_MOST_MISSED = 10  # draws whose score is not defined, for each draw that is wanted, before drawing is given up
+_MOST_TRIED = 1000  # draws in a row that leave nothing out or lack a class, before drawing is given up
+_MOST_BLOCKS = 20  # of units in a jackknife, which asks for a score without each block
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Study:
 
     @property
     def block_of_unit(self) -> Array:
-        """The number (U,) of the block of each unit, the same for all draws; in any order, as neighbours may be alike."""
+        """The number (U,) of the block of each unit, the same for all draws; shuffled, since neighbouring units may be alike."""
         return np.random.default_rng(0).permutation(self.n_units) % min(self.n_units, _MOST_BLOCKS)
 
 
@@ -131,29 +131,29 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """A score, and what each unit, or each block of units, adds to it."""
+    """A score, and what each unit, or each block of units, adds to it: as a held-out unit, and as a training unit."""
 
     score: float
-    judges: Array  # (U,) by what it scores
-    teachers: Array  # (U,) by what models learn from it
-    noise: float  # what too few draws add to the sum of squares
+    judges: Array  # (U,), as a held-out unit: by how well it is predicted
+    teachers: Array  # (U,), as a training unit: by what models learn from it
+    noise: float  # what the finite number of draws adds, by chance, to the sum of squares of the teachers
 
     @property
     def moves(self) -> Array:
-        """Both together, about their mean."""
+        """What each unit adds to the score in both roles, less the mean over units."""
         moves = self.judges + self.teachers
         return np.asarray(moves - moves.mean())
 
     @property
     def variance(self) -> float:
-        """The variance of the score over studies: no less than that of samples that only judge."""
+        """The variance of the score over studies: no less than if units were held out only, since noise may hide the rest."""
         n = len(self.judges)
         least = float(np.sum((self.judges - self.judges.mean()) ** 2))
         return n / (n - 1) * max(float(np.sum(self.moves**2)) - self.noise, least)
 
     @property
     def degrees(self) -> float:
-        """How well the variance is known, as degrees of freedom: fewer where noise was most of the squares."""
+        """The degrees of freedom of ``variance``: fewer where most of the sum of squares was noise."""
         n = len(self.judges)
         squares = float(np.sum(self.moves**2))
         share = min(1.0, (n - 1) / n * self.variance / squares) if squares > 0 else 1.0
@@ -292,7 +292,7 @@ def _variance_over_units(y: Array, units: Array) -> Array:
 
 
 def _score(study: Study, samples: Array, predictions: Array) -> float:
-    """Score predictions (m, K) for some samples, (m,); NaN where these lack a class that the score needs."""
+    """Score predictions (m, K) for the samples of an index (m,); NaN where these lack a class that the score needs."""
     try:
         return float(score_sets(study.reading, study.scoring, samples[None], predictions[None])[0])
     except ValueError:

@@ -108,10 +108,10 @@ def choose_exchange(labels: Array, groups: Array | None, stratified: Array | Non
 
 
 def _folds_and_exchange(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) -> tuple[Folds, Exchange]:
-    """Draw folds once for all permutations, and say what is exchanged."""
+    """Draw the folds that all permutations share, and choose what is exchanged so that these folds stay valid."""
     cv = 5 if cv is None else cv
     whole_groups = groups is not None and choose_exchange(labels, groups).groups is not None
-    # Folds of whole groups must not look at the labels that these will exchange.
+    # Where whole groups exchange their labels, folds must not be stratified by these.
     folds = make_folds(cv, labels, groups, classifier=classifier and not whole_groups)
     stratified = classifier and (isinstance(cv, int) or isinstance(cv, StratifiedKFold | StratifiedGroupKFold))
     exchange = choose_exchange(labels, groups, fold_of_sample(folds) if stratified else None)
@@ -343,14 +343,14 @@ def _batch_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, to
 
 
 def _scores_of_sets(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[Array, bool]:
-    """Score a model for every order (S, n) of the targets, (S,), and say whether any fit has weights.
+    """Cross-validate a model for every order (S, n) of the targets; return scores (S,), and whether any weight is not zero.
 
-    All sets are fitted alike: the test is valid since the score is the same function of each of them.
+    All sets are fitted alike, to ``tol``: the test is valid since the score is the same function of each of them.
     """
     n_targets = reading.samples.n_targets
     fold_scores = np.empty((len(order), len(folds.splits)))
     have_weights = False
-    # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
+    # The targets of one batch of sets are in memory at once: they take about as much as the weights that are solved for.
     for batch in batches(len(order), max(1, reading.n_samples * n_targets // 16)):
         sets = order[batch]
         for fold, (train, test) in enumerate(folds.splits):

@@ -28,7 +28,7 @@ from tracelearn.solvers import Solver, admm
 
 __all__ = ["batches", "solve_groups", "solve_sets"]
 
-# Numbers in the weights of one batch: more would leave the cache, fewer are lost in calls.
+# Numbers in the weights of one batch: more would not fit in cache, of fewer the overhead of calls would be large.
 _LARGEST_BATCH = 250_000
 
 # The smallest gap that is tried in single precision, whose rounding hides smaller ones. Nearly all problems reach a gap of 2e-3
