@@ -144,7 +144,7 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
     """
 
     class_moments_: list[Moments]
-    # What the nodes have in common and nobody can choose: all follows from moments of samples as they are.
+    # Parameters that every node shares and that cannot be chosen, since nodes learn from moments of unscaled samples.
     loss = "squared_error"
     solver = "auto"
     scaling = None

@@ -66,7 +66,7 @@ class OnlineModel(TraceNormModel):
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any) -> Self:
-        """Do what ``partial_fit`` promises (the paper's Algorithm 2)."""
+        """Add samples to the moments, and solve from the last solution: ``partial_fit`` (the paper's Algorithm 2)."""
         self._refit(*self._with_more(X, y, sample_weight, classes, confounds, may_grow=False))
         return self
 

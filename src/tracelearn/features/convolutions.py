@@ -365,7 +365,7 @@ class Convolutions(TensorTransformer):
         return DrawnThresholds(float(array_namespace(weight).sum(weight)), mean, [])
 
     def past_summary(self) -> Summary:
-        """Return thresholds and the numbers that drew them."""
+        """Return the summary of all samples so far: thresholds, and the hashes of the samples that they are from."""
         return DrawnThresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:

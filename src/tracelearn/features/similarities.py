@@ -29,7 +29,7 @@ __all__ = ["SOFTENING", "Similarities"]
 # Added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
 SOFTENING = 1e-6
 _JITTER = 1e-6
-_HASHED = 256  # entries of a sample, in equal steps, of which its number is computed
+_HASHED = 256  # entries of a sample, in equal steps, from which its hash is computed
 _ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no larger is none
 _COLUMNS = 1 << 15  # whose variances are found together
 _MOST_SAMPLES = 20_000  # of a search that tries it
@@ -212,23 +212,23 @@ class Similarities(TensorTransformer):
         if not np.finfo(np.float64).tiny < largest * largest < np.inf:
             check_range(T, "X")
         is_constant = to_numpy(sizes)[0, :, 0] == 0
-        numbers = np.where(is_constant, 1.0, sample_numbers(units, 1)[0])
-        # Repeated samples count once: as many different numbers as there are to be landmarks.
-        drawn = np.flatnonzero(numbers <= np.unique(numbers)[: self.n_landmarks][-1])
-        numbered = np.empty((len(drawn), 1 + rows.shape[1]))
-        numbered[:, 0] = numbers[drawn]
-        numbered[:, 1:] = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
-        landmarks = _lowest([numbered], self.n_landmarks)
+        hashes = np.where(is_constant, 1.0, sample_numbers(units, 1)[0])
+        # Repeated samples have one hash and count once, so as many different hashes are drawn as there can be landmarks.
+        drawn = np.flatnonzero(hashes <= np.unique(hashes)[: self.n_landmarks][-1])
+        rows_with_hash = np.empty((len(drawn), 1 + rows.shape[1]))
+        rows_with_hash[:, 0] = hashes[drawn]
+        rows_with_hash[:, 1:] = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
+        landmarks = _lowest([rows_with_hash], self.n_landmarks)
         total_weight = float(array_namespace(weight).sum(weight))
         return Landmarks(total_weight, landmarks, [], n_landmarks=self.n_landmarks)
 
     def past_summary(self) -> Summary:
-        """Return the landmarks and their numbers."""
+        """Return the landmarks and their hashes."""
         rows = np.concatenate([self.draws_[:, None], self.landmarks_.reshape(len(self.draws_), -1)], axis=1)
         return Landmarks(float(self.n_samples_seen_), rows, [], n_landmarks=self.n_landmarks)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the landmarks and their numbers."""
+        """Return the landmarks and their hashes."""
         return {"landmarks_": summary.mean[:, 1:].reshape(-1, *shape), "draws_": summary.mean[:, 0]}
 
     def _comparison(self, landmarks: Array, transformers: list[TensorTransformer]) -> dict[str, Any]:

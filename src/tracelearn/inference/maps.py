@@ -176,7 +176,7 @@ def map_test(
     weights, _ = solve_sets(reading, reading.with_targets_of(everything, order), len(order))
     maps = weights if what == "weights" else reading.samples.covariance_times(weights)
     maps = to_numpy(maps).reshape(len(order), K, -1)
-    # Over all sets, that of the true targets among them: then no set is treated differently from the others.
+    # The spread is that over all sets, the true targets among them, so that every set is treated alike.
     spread = np.sqrt(np.mean(maps**2, axis=0))
     floor = _LEAST_SPREAD * float(np.max(spread))
     statistic = maps / (spread + (floor or 1.0))

@@ -302,7 +302,7 @@ def _refitted_scores(model: Any, X: Any, y: Any, plan: ScoringPlan, scoring: Any
 
 
 def _scores_one_by_one(score: Callable[[Array], float], order: Array) -> Array:
-    """Score every order (S, n) of the targets, without what models say of permuted ones: (S,)."""
+    """Score every order (S, n) of the targets by a function of one order; return (S,). Warnings are silenced."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what models say of permuted targets is of no use
         warnings.simplefilter("once", ConvergenceWarning)
@@ -313,7 +313,7 @@ def _scores_one_by_one(score: Callable[[Array], float], order: Array) -> Array:
 
 
 def _chosen_model(search: Any, X: Any, groups: Array | None = None) -> tuple[Any, Any]:
-    """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as it sees them."""
+    """Make an unfitted linear model with the parameters that a fitted search has chosen; return it, and its samples."""
     if isinstance(search, TensorSearch):
         return search.linear_estimator(), search.joined_views(X, groups)
     kind = TraceNormClassifier if is_classifier(search) else TraceNormRegressor
@@ -332,7 +332,7 @@ def _score_of_choice(search: Any) -> float:
 
 
 def _batch_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[float, Array]:
-    """Score a model, and what its fits to a tolerance give for every order (S, n) of the targets, (S,), the true one first."""
+    """Return the score of the model, and scores (S,) of fits to the gap ``tol`` for every order (S, n), the true one first."""
     scores, have_weights = _scores_of_sets(reading, folds, scoring, order, tol)
     if not have_weights:
         warn_of_zero_weights(reading.settings.alpha)

@@ -159,7 +159,7 @@ class _Answer:
 
 
 def choose(task: Task, report: Report) -> Choice:
-    """Find out what to learn from samples as they are, then whether it is better to align those of each group before."""
+    """Choose views, strengths and loss for samples as they are; then find out whether aligning each group first is better."""
     count = _affordable_samples(task)
     index = None
     searched_task = task
