@@ -315,7 +315,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
 
 
 def _first_and_last(lags: Any) -> tuple[int, int]:
-    """Read the parameter ``lags``."""
+    """Read the parameter ``lags``, a number of lags or a pair; return the first and the last lag."""
     limits = (0, lags - 1) if isinstance(lags, Integral) else tuple(lags)
     if len(limits) != 2 or not all(isinstance(lag, Integral) for lag in limits) or limits[0] > limits[1]:
         raise InputError(f"Expected lags to be a number of them, or the first and the last one, got {brief(lags)}.")

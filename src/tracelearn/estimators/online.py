@@ -81,7 +81,7 @@ class OnlineModel(TraceNormModel):
     def _with_more(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any, *, may_grow: bool
     ) -> tuple[Spec, Moments]:
-        """Return the ``Spec`` and the moments of all samples, those so far and these."""
+        """Add samples to those so far, multiplied by ``forgetting``; return the ``Spec`` and the moments of all."""
         past = getattr(self, "moments_", None)
         if past is None and hasattr(self, "coef_"):
             raise InputError(

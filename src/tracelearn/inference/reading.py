@@ -76,7 +76,7 @@ def is_search(model: Any) -> bool:
 
 
 def shares_system(model: Any) -> bool:
-    """Tell whether fits to other targets of the same samples share one system: weights of classes make it follow the labels."""
+    """Tell whether fits to permuted targets share one system; class weights change it, as they move with the labels."""
     return is_trace_norm_model(model) and getattr(model, "class_weight", None) is None
 
 

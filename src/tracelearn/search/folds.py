@@ -94,7 +94,7 @@ class Folds:
         return replace(self, splits=self.splits[: len(self) // self.n_repeats], n_repeats=1)
 
     def restricted_to(self, index: Array) -> Folds:
-        """Keep the samples of an index, numbered in its order; folds that lose one side are dropped."""
+        """Keep the samples of an index, renumbered in its order; drop folds without training or test samples among them."""
         new_number = np.full(self.n_samples, -1)
         new_number[index] = np.arange(len(index))
         splits = []

@@ -274,7 +274,7 @@ class LinearInViews(NamedWeights):
         return model
 
     def _views_adapted_to(self, X: Any, group: Any = None) -> dict[str, Any]:
-        """Let the views of the model begin with the alignment of a group, which is learned from samples of it."""
+        """Return the views of the model, each preceded by the alignment that is fitted to samples of one group."""
         alignment = fit_to_group(self._alignment(), self._complete(X), group)
         return {name: aligned_view(alignment, view) for name, view in self.views_.items()}
 
@@ -332,7 +332,7 @@ class LinearInViews(NamedWeights):
             )
 
     def _mode_of_any_length(self, padded_along: int | None) -> int | None:
-        """Find the mode along which samples may be of any length: only if those of fit were, or if these come as a list."""
+        """Find the mode along which samples may be of any length; None unless those of ``fit`` were, or these are padded."""
         if self.resampler_ is None or not (padded_along is not None or self.resampler_.has_seen_several_lengths):
             return None
         return self.resampler_.time_axis_

@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 
-# Flexible views are tried for at most so many scores, one for each sample and class: they have hundreds of entries, and ridge
-# regression on these would take most of the time of a search.
+# Flexible views are tried if samples times targets are at most so many: such views have hundreds of entries, and ridge regression
+# on these would take most of the time of a search.
 _MOST_SCORES = 4_000_000
 
 
@@ -62,7 +62,7 @@ class Candidate:
 
     @property
     def takes_long(self) -> bool:
-        """Whether showing samples takes about as long as by all other views together, which is so for convolutions."""
+        """Whether this view takes about as long to compute as all others together, as convolutions do."""
         return getattr(self.transformer, "takes_long", False)
 
     def takes_any_sign(self, shape: tuple[int, ...], n_samples: int) -> bool:
@@ -289,7 +289,7 @@ def transformed(transformer: Any, tensors: Array) -> Array:
 
 @dataclass(frozen=True)
 class Blend:
-    """Views in one problem, by their names, and how strong each is: weights on a stronger view cost less."""
+    """Views in one problem, by their names, with a factor for each: the larger the factor, the less its weights are penalised."""
 
     names: tuple[str, ...]
     strengths: tuple[float, ...] = ()
