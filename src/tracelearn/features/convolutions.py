@@ -445,10 +445,9 @@ class Convolutions(TensorTransformer):
             chosen = pair_of_waveform == pair
             thresholds = self.thresholds_[:, chosen] / scale
             shares.append(_shares_above(paired, WAVEFORMS[chosen], layout.dilations, thresholds))
-        order = np.argsort(
-            np.argsort(pair_of_waveform, kind="stable")
-        )  # from pair after pair back to that of WAVEFORMS
-        in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(order, device=device(T)), axis=1)
+        # The shares are sorted by pairs: the inverse permutation brings them back into the order of WAVEFORMS.
+        place_of_waveform = np.argsort(np.argsort(pair_of_waveform, kind="stable"))
+        in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(place_of_waveform, device=device(T)), axis=1)
         return xp.reshape(xp.permute_dims(in_order, (3, 2, 0, 1, 4)), (T.shape[0], *layout.shape))
 
     # --- reading a weight --------------------------------------------------------------------------------------------

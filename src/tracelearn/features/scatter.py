@@ -98,8 +98,7 @@ def _normal_variate(T: Array, axis: int) -> tuple[Array, Array, Array]:
     largest = xp.max(xp.abs(deviation), axis=axis, keepdims=True)
     varies = largest > NEGLIGIBLE * xp.abs(mean)
     largest = xp.where(varies, largest, xp.ones_like(largest))
-    spread = xp.sqrt(
-        xp.mean((deviation / largest) ** 2, axis=axis, keepdims=True)
-    )  # scaled first: squares of large numbers would overflow
+    # Scaled first: squares of large numbers would overflow.
+    spread = xp.sqrt(xp.mean((deviation / largest) ** 2, axis=axis, keepdims=True))
     size = xp.where(varies, largest * spread, xp.ones_like(spread))
     return mean, size, deviation / size

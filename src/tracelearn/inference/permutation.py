@@ -52,9 +52,8 @@ def p_value(score: Any, null: Array) -> Array:
     >>> float(p_value(0.9, np.array([0.4, 0.5, 0.6])))
     0.25
     """
-    rounding = _EQUAL * np.maximum(
-        np.abs(score), np.max(np.abs(null), axis=0)
-    )  # scores have the units of their targets
+    # Relative to the size of the scores, which may be in the units of the targets.
+    rounding = _EQUAL * np.maximum(np.abs(score), np.max(np.abs(null), axis=0))
     return np.asarray((1 + np.sum(null >= np.asarray(score) - rounding, axis=0)) / (1 + len(null)))
 
 

@@ -505,9 +505,8 @@ class _FoldWalk:
         fit = self.rough
         solver = self.exact.solvers.path
         if start is not None and start.rho is not None and alpha_before and alpha > 0:
-            start = replace(
-                start, rho=start.rho * float(alpha / alpha_before)
-            )  # forces, and so the step, scale with alpha
+            # The dual variables, and so the step size, scale with alpha.
+            start = replace(start, rho=start.rho * float(alpha / alpha_before))
         strength = array_namespace(fit.ridge).full_like(fit.ridge, float(alpha))
         shape = self.split.weights_shape
         problems = Problems(fit, self.norm, strength, shape, fit.at_zero.value, penalised=bool(alpha > 0))

@@ -82,9 +82,8 @@ class Screening:
     similar_shares: dict[str, float] = field(default_factory=dict)
     first_order: str = ""  # the best view that keeps the modes of a sample, where it is not far behind another
     trials: tuple[Trial, ...] = ()
-    views: dict[str, FittedView] = field(
-        default_factory=dict
-    )  # of the blends, as far as they were kept, fitted to all samples
+    # Views of the blends that are fitted to all samples, as far as they were kept.
+    views: dict[str, FittedView] = field(default_factory=dict)
 
 
 def screen(task: Task, report: Report) -> Screening:

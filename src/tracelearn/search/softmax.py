@@ -30,10 +30,10 @@ __all__ = [
     "stacked_scores",
 ]
 
-# How strongly a map between classes is drawn to one factor for all: it is learned from no more than the held-out samples.
+# Ridge on the difference of a map between classes from one factor for all: there are only held-out samples to learn it from.
 _PULL = 1e-2
 
-# Most held-out samples, and scores of these, that a factor or a map is learned from: K^2 numbers need no more.
+# The most held-out samples, and scores of these, from which a factor or a map is learned: its K^2 entries need no more.
 _MOST_HELD = 4000
 _MOST_SCORES = 2_000_000
 
@@ -221,6 +221,29 @@ class _Softmax:
         return xp.reshape(product, (V.shape[0], -1))
 
 
+def _minimum(objective: _Softmax, D: Array) -> Array:
+    """Minimise B objectives by Newton's method from weights D (B, K, r); a step is halved until no objective rises."""
+    xp = array_namespace(D)
+    no_shift = xp.zeros((D.shape[0],), dtype=D.dtype, device=device(D))  # the curvature has the ridge already
+    evaluation = objective.evaluate(D)
+    for _ in range(_STEPS):
+        curvature = partial(objective.apply_curvature, evaluation)
+        direction = conjugate_gradients(curvature, evaluation.descent, no_shift, evaluation.diagonal, tol=0.25)
+        expected_fall = 0.5 * xp.sum(evaluation.descent * direction, axis=1)
+        step = xp.reshape(direction, D.shape)
+        for _ in range(_STEPS):
+            trial = objective.evaluate(D + step)
+            rises = trial.values > evaluation.values + 1e-14
+            if not bool(xp.any(rises)):
+                break
+            step = xp.where(rises[:, None, None], 0.5 * step, step)
+        D = D + step
+        evaluation = trial
+        if bool(xp.all(expected_fall <= _ENOUGH * evaluation.values + _NEGLIGIBLE)):
+            break
+    return D
+
+
 def softmax_regression(
     X: Array, Y: Array, shares: Array, ridges: Sequence[Any], *, centre: Any = 0.0, fit_intercept: bool = True
 ) -> list[Array]:
@@ -264,31 +287,15 @@ def softmax_regression(
     rows = X @ axes
     rows = xp.concat([rows, xp.ones_like(X[:, :1])], axis=1) if fit_intercept else rows
     is_weight = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
-    kind = {"dtype": X.dtype, "device": device(X)}
-    centre = centre + xp.zeros((B, X.shape[1], K), **kind)
-    D = xp.zeros((B, K, rows.shape[1]), **kind)
+    like_X = {"dtype": X.dtype, "device": device(X)}
+    centre = centre + xp.zeros((B, X.shape[1], K), **like_X)
+    D = xp.zeros((B, K, rows.shape[1]), **like_X)
     offsets = xp.matrix_transpose(X @ centre)
-    zero = xp.zeros((B,), **kind)
     solutions = []
     for ridge in ridges:
-        twice_ridge = xp.reshape(2.0 * ridge + zero, (B, 1, 1)) * is_weight
-        fit = _Softmax(rows, offsets, xp.matrix_transpose(Y), shares[:, None, :], twice_ridge)
-        evaluation = fit.evaluate(D)
-        for _ in range(_STEPS):  # of Newton's method; a step is halved until the objective falls
-            curvature = partial(fit.apply_curvature, evaluation)
-            direction = conjugate_gradients(curvature, evaluation.descent, zero, evaluation.diagonal, tol=0.25)
-            expected_fall = 0.5 * xp.sum(evaluation.descent * direction, axis=1)
-            step = xp.reshape(direction, D.shape)
-            for _ in range(_STEPS):
-                trial = fit.evaluate(D + step)
-                rises = trial.values > evaluation.values + 1e-14
-                if not bool(xp.any(rises)):
-                    break
-                step = xp.where(rises[:, None, None], 0.5 * step, step)
-            D = D + step
-            evaluation = trial
-            if bool(xp.all(expected_fall <= _ENOUGH * evaluation.values + _NEGLIGIBLE)):
-                break
+        twice_ridge = xp.reshape(2.0 * ridge + xp.zeros((B,), **like_X), (B, 1, 1)) * is_weight
+        objective = _Softmax(rows, offsets, xp.matrix_transpose(Y), shares[:, None, :], twice_ridge)
+        D = _minimum(objective, D)
         A = centre + axes @ xp.matrix_transpose(D[:, :, :size])
         offset = xp.sum(D[:, :, size:], axis=2) - mean @ A
         solutions.append(xp.concat([A, offset[:, None, :]], axis=1))

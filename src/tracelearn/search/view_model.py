@@ -97,7 +97,8 @@ class LinearInViews(NamedWeights):
         patterns = self._by_view("patterns_by_view_")
         if not self.is_linear_:
             return self._side_by_side(patterns)
-        # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
+        # One view is enough: its patterns are covariances with the scores of the whole model, and the inverse of a linear view,
+        # which subtracts no mean, turns them into covariances of the entries of samples.
         name, view = next(iter(self.views_.items()))
         if view is None:
             return patterns[name]
