@@ -455,7 +455,7 @@ def test_samples_are_transformed_in_many_threads_at_once(X, name):
         (Convolutions(average=True), [((10, 60), 1500, False)], [((9, 60), 1500, False)]),
         (Similarities(), [((7,), 20_000, False)], [((7,), 20_001, False)]),
         (Similarities(SecondOrder(difference=True)), [((48, 100), 10, False)], [((49, 100), 10, False)]),
-        (Thresholds(), [((190,), 10, False)], [((600, 1200), 10, False), ((500,), 20_000, False)]),
+        (Thresholds(), [((190,), 10, False)], [((600, 1200), 10, False), ((60, 100), 20_000, False)]),
         (TensorStandardScaler(), [((7,), 10**6, False)], []),
     ],
     ids=str,

@@ -31,7 +31,7 @@ __all__ = ["LinearModel", "TensorInput", "TraceNormModel", "reader_of", "setting
 
 
 def settings_of(model: Any) -> Settings:
-    """Gather the parameters of a linear model, or what it has in their place, that state the problem and the solver."""
+    """Gather what states problem and solver: parameters of a linear model, or class attributes where it has a fixed value."""
     return Settings(
         loss=loss_named(model.loss, for_classes=isinstance(model, ClassifierMixin)),
         alpha=model.alpha,

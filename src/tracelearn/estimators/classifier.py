@@ -46,7 +46,7 @@ class PredictsLabels(ClassifierMixin):
     def decision_function(self, X: Any, confounds: Any = None) -> Array:
         """Score every sample: one column for each class, or for two classes one score that is positive for the second."""
         check_is_fitted(self, "coef_")
-        scores = self._applied(_as_they_are, "decision_function", X, confounds)
+        scores = self._applied(_scores, "decision_function", X, confounds)
         return scores[:, 0] if self.classes_.shape[0] == 2 else scores
 
     def predict(self, X: Any, confounds: Any = None) -> Array:
@@ -246,10 +246,11 @@ class TraceNormClassifier(PredictsLabels, OnlineModel):
         return self._learn(X, y, sample_weight, classes, confounds)
 
 
-# What becomes of scores (n, K): functions that a worker of a cluster can be sent.
+# What the methods make of scores (n, K). Functions of the module, not lambdas: they are pickled for the workers of a cluster.
 
 
-def _as_they_are(scores: Array) -> Array:
+def _scores(scores: Array) -> Array:
+    """Return scores unchanged: ``decision_function`` has nothing to make of them."""
     return scores
 
 

@@ -144,7 +144,7 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
     """
 
     class_moments_: list[Moments]
-    # What the nodes have in common and nobody can choose: all follows from moments of samples as they are.
+    # Parameters that every node shares and that cannot be chosen, since nodes learn from moments of unscaled samples.
     loss = "squared_error"
     solver = "auto"
     scaling = None
@@ -267,10 +267,10 @@ class HierarchicalTraceNormClassifier(PredictsLabels, ScoresSamples, ClassifierM
         fits = {}
         moments_below: dict[tuple[int, ...], Moments] = {(k,): of_class for k, of_class in moments.items()}
         for left, right in reversed(nodes):  # the lower ones first
-            both = _with_target(moments_below.pop(left), -1.0) + _with_target(moments_below.pop(right), 1.0)
-            moments_below[_merged(left, right)] = both
+            node_moments = _with_target(moments_below.pop(left), -1.0) + _with_target(moments_below.pop(right), 1.0)
+            moments_below[_merged(left, right)] = node_moments
             start = warm_starts.get((left, right))
-            fits[left, right] = fit_linear(both, node_spec, settings, start=start, report=report)
+            fits[left, right] = fit_linear(node_moments, node_spec, settings, start=start, report=report)
             warn_of_fit(fits[left, right], settings, "TraceNormClassifier")  # whose CV can choose alpha
         return _Grown(tree, {node: fits[node] for node in nodes}, node_spec, regression)
 
@@ -371,19 +371,20 @@ def _predicted(paths: list[dict[int, float] | None], classes: Array, scores: Arr
 
 
 def _moments_of_classes(block: Block, *, n_classes: int, shape: tuple[int, ...]) -> tuple[Moments, ...]:
-    """Sum up the samples of each class, and their confounds, in a block whose labels are coded -1 and 1."""
+    """Sum up the moments of the samples of each class, with their confounds, in a block whose labels are coded -1 and 1."""
     codes = to_numpy(block.Y)
     moments = []
     for k in range(n_classes):
         is_of_class = codes[:, k] > 0 if n_classes > 2 else (codes[:, 0] > 0) == bool(k)
-        part = block.take(np.flatnonzero(is_of_class))
-        no_target = replace(part, Y=0.0 * part.Y[:, :1])  # nodes code the classes
-        moments.append(no_target.add_to(None, shape).freeze())
+        members = block.take(np.flatnonzero(is_of_class))
+        # Targets are zero here: whether a class has -1 or 1 depends on the node, see ``_with_target``.
+        without_target = replace(members, Y=0.0 * members.Y[:, :1])
+        moments.append(without_target.add_to(None, shape).freeze())
     return tuple(moments)
 
 
 def _with_target(moments: Moments, target: float) -> Moments:
-    """Give all samples one target: a constant has neither variance nor covariance."""
+    """Set the target of all samples to one number; as a constant it has neither variance nor covariance."""
     xp = array_namespace(moments.gram)
     return replace(
         moments,
@@ -453,7 +454,7 @@ def _tree_of_indices(tree: Any, labels: list[Any]) -> Tree:
 def _arranged(tree: Tree, with_samples: set[int]) -> Tree:
     """Cut off the classes that have no samples, and put the side with the smallest index first; None for an empty tree.
 
-    Equal trees compare equal then, and the second side is coded 1.
+    So trees that differ in the order of their sides alone become equal. The second side is the right one, coded 1.
     """
     if not isinstance(tree, tuple):
         return tree if tree in with_samples else None

@@ -67,26 +67,27 @@ def lagged_moments(x: Array, y: Array, first: int, last: int) -> Moments:
     x = x - shift
     y_mean = y[begin:end].mean(axis=0)
     Y = y[begin:end] - y_mean
-    row = np.zeros((L, f, f))
+    first_block_row = np.zeros((L, f, f))  # of the gram matrix: products of x at the first lag with x at every lag
     cross = np.zeros((L, f, y.shape[1]))
     for start in range(0, m, _BLOCK_ROWS):
         stop = min(start + _BLOCK_ROWS, m)
-        now = x[begin - first + start : begin - first + stop].T
+        x_at_first_lag = x[begin - first + start : begin - first + stop]
         for j in range(L):
-            later = x[begin - first - j + start : begin - first - j + stop]
-            row[j] += now @ later
-            cross[j] += later.T @ Y[start:stop]
-    # Lag l + 1 sees what lag l sees, and one time more at the beginning, one less at the end.
-    before = -first - 1 - np.arange(L - 1)
-    enters, leaves = x[begin + before], x[end + before]
+            x_at_lag = x[begin - first - j + start : begin - first - j + stop]
+            first_block_row[j] += x_at_first_lag.T @ x_at_lag
+            cross[j] += x_at_lag.T @ Y[start:stop]
+    # The times that lag l + 1 sees are those of lag l, one earlier: one time enters at the beginning, and one leaves at the end.
+    # So the block of two lags follows from that of the two lags before, down every diagonal of blocks.
+    offsets = -first - 1 - np.arange(L - 1)
+    enters, leaves = x[begin + offsets], x[end + offsets]
     gram = np.empty((L, f, L, f))
     sums = np.empty((L, f))
-    gram[0] = np.moveaxis(row, 0, 1)
+    gram[0] = np.moveaxis(first_block_row, 0, 1)
     sums[0] = x[begin - first : end - first].sum(axis=0)
     for j in range(L - 1):
-        step = enters[j][:, None, None] * enters - leaves[j][:, None, None] * leaves
-        gram[j + 1, :, 1:] = gram[j, :, :-1] + step
-        gram[j + 1, :, 0] = row[j + 1].T
+        difference = enters[j][:, None, None] * enters - leaves[j][:, None, None] * leaves
+        gram[j + 1, :, 1:] = gram[j, :, :-1] + difference
+        gram[j + 1, :, 0] = first_block_row[j + 1].T
         sums[j + 1] = sums[j] + enters[j] - leaves[j]
     gram = gram.reshape(L * f, L * f)
     mean = sums.ravel() / m
@@ -266,7 +267,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
             )
 
     def _publish(self, spec: Spec, moments: Moments | None, fitted: Fitted | None) -> None:
-        """Write all fitted attributes; the samples of the model are lagged copies, those of the user are not."""
+        """Write all fitted attributes; ``n_features_in_`` counts the columns of X, of which samples are lagged copies."""
         super()._publish(spec, moments, fitted)
         first, last = _first_and_last(self.lags)
         self.lags_ = np.arange(first, last + 1)
@@ -314,7 +315,7 @@ class LaggedRegressor(RegressorMixin, WeightsInModes, BaseEstimator):
 
 
 def _first_and_last(lags: Any) -> tuple[int, int]:
-    """Read the parameter ``lags``."""
+    """Read the parameter ``lags``, a number of lags or a pair; return the first and the last lag."""
     limits = (0, lags - 1) if isinstance(lags, Integral) else tuple(lags)
     if len(limits) != 2 or not all(isinstance(lag, Integral) for lag in limits) or limits[0] > limits[1]:
         raise InputError(f"Expected lags to be a number of them, or the first and the last one, got {brief(lags)}.")

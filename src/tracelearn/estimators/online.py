@@ -66,7 +66,7 @@ class OnlineModel(TraceNormModel):
         return self
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any) -> Self:
-        """Do what ``partial_fit`` promises (the paper's Algorithm 2)."""
+        """Add samples to the moments, and solve from the last solution: ``partial_fit`` (the paper's Algorithm 2)."""
         self._refit(*self._with_more(X, y, sample_weight, classes, confounds, may_grow=False))
         return self
 
@@ -81,7 +81,7 @@ class OnlineModel(TraceNormModel):
     def _with_more(
         self, X: Any, y: Any, sample_weight: Any, classes: Any, confounds: Any, *, may_grow: bool
     ) -> tuple[Spec, Moments]:
-        """Return the ``Spec`` and the moments of all samples, those so far and these."""
+        """Add samples to those so far, multiplied by ``forgetting``; return the ``Spec`` and the moments of all."""
         past = getattr(self, "moments_", None)
         if past is None and hasattr(self, "coef_"):
             raise InputError(
@@ -173,9 +173,9 @@ class OnlineModel(TraceNormModel):
         self._check_like(other, other_moments)
         if spec.classes is None:
             return spec, moments, other_moments
-        both = replace(spec, classes=move_to(union(spec.classes, other.classes_), spec.classes))
-        other_moments = recoded(other_moments, replace(spec, classes=other.classes_), both)
-        return replace(both, n_targets=other_moments.n_targets), recoded(moments, spec, both), other_moments
+        common = replace(spec, classes=move_to(union(spec.classes, other.classes_), spec.classes))
+        other_moments = recoded(other_moments, replace(spec, classes=other.classes_), common)
+        return replace(common, n_targets=other_moments.n_targets), recoded(moments, spec, common), other_moments
 
     def _check_like(self, other: Any, moments: Moments) -> None:
         """Refuse a model that learned from samples of another kind."""

@@ -37,9 +37,9 @@ def find_time_axis(
 ) -> tuple[int | None, str]:
     """Find the mode of a sample that can be time, and say why; None where there is none.
 
-    Time is long enough, at least 16 and half as long as there are channels, and has at most 128 channels, which are
-    the product of all other sizes. With "auto" the last mode is looked at first, or that one of ``modes`` which is called
-    time; a number or a name asks about that mode alone.
+    The channels of a mode are the indices of all other modes together. A mode can be time if it has at least 16 points,
+    at most 128 channels, and at most two channels for each point. "auto" takes the mode that is called time, if one of
+    ``modes`` is, else the last mode that can be time; a number or a name asks about that mode alone.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def find_time_axis(
     >>> find_time_axis((64, 256))
     (1, 'mode 1 can be time: 256 times of 64 channels')
     >>> find_time_axis((6, 11))
-    (None, 'no mode of (6, 11) can be time, which needs at least 16 times, at most 128 channels and twice as many')
+    (None, 'no mode of (6, 11) can be time, which needs 16 times, at most 128 channels, and at most 2 channels for each time')
     """
     if time_axis is None:
         return None, "time_axis=None"
@@ -67,7 +67,7 @@ def find_time_axis(
         if times >= max(_FEWEST_TIMES, channels / 2) and channels <= _MOST_CHANNELS:
             return axis, f"mode {axis} can be time: {times} times of {channels} channels"
     subject = f"no mode of {shape}" if time_axis == "auto" else f"mode {time_axis} of {shape} hardly"
-    needs = f"at least {_FEWEST_TIMES} times, at most {_MOST_CHANNELS} channels and twice as many"
+    needs = f"{_FEWEST_TIMES} times, at most {_MOST_CHANNELS} channels, and at most 2 channels for each time"
     return None, f"{subject} can be time, which needs {needs}"
 
 

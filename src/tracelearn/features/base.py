@@ -92,7 +92,7 @@ class TensorTransformer(TransformerMixin, BaseEstimator):
         return T
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Summarise a block of tensors (n, I1, ..., IN) with weights (n,), by the parameters alone."""
+        """Summarise a block of tensors (n, I1, ..., IN) with weights (n,), without fitted attributes: there may be none yet."""
         return summarise(self.quantities(as_dtype(T, widest(T)["dtype"])), weight, squares)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -372,7 +372,7 @@ class ModeTransformer(LinearTransformer):
         """What every mode is multiplied by, (r_n, I_n) each."""
 
     def summarise_tensors(self, T: Array, weight: Array) -> Summary:
-        """Sum products of the fibres of every mode."""
+        """Sum the scatter matrix ``T_(n) T_(n)'`` of every mode n, from which its covariance follows."""
         return summarise(T, weight, functools.partial(mode_scatters, modes=range(T.ndim - 1)))
 
     def past_summary(self) -> Summary:

@@ -72,13 +72,16 @@ _FEWEST_DILATIONS = 4
 
 @dataclass(frozen=True, eq=False)
 class DrawnThresholds(Summary):
-    """Thresholds and the numbers of the samples they are from, along the last axis of ``mean``; a sum keeps the lower number."""
+    """Thresholds, and the hash of the sample that each is from; see ``draws.py``. A sum keeps the threshold of the lower hash.
+
+    ``mean`` has both along its last axis: thresholds, then hashes in [0, 1].
+    """
 
     def __add__(self, other: Summary) -> DrawnThresholds:
-        levels, numbers = np.moveaxis(self.mean, -1, 0)
-        other_levels, other_numbers = np.moveaxis(other.mean, -1, 0)
-        # Signals of one number are alike: the lower threshold is taken, so that order does not matter.
-        is_lower = (numbers < other_numbers) | ((numbers == other_numbers) & (levels <= other_levels))
+        thresholds, hashes = np.moveaxis(self.mean, -1, 0)
+        other_thresholds, other_hashes = np.moveaxis(other.mean, -1, 0)
+        # Samples of equal hash differ in size alone: the lower threshold is taken, so that the order of the sum does not matter.
+        is_lower = (hashes < other_hashes) | ((hashes == other_hashes) & (thresholds <= other_thresholds))
         mean = np.where(is_lower[..., None], self.mean, other.mean)
         return replace(self, weight=self.weight + other.weight, mean=mean)
 
@@ -294,12 +297,12 @@ class Convolutions(TensorTransformer):
         """
         xp = array_namespace(T)
         time = layout.time_axis + 1
-        others = [axis for axis in range(1, T.ndim) if axis != time]
-        T = xp.permute_dims(as_dtype(T, widest(T)["dtype"]), (*others, 0, time))
+        channel_axes = [axis for axis in range(1, T.ndim) if axis != time]
+        T = xp.permute_dims(as_dtype(T, widest(T)["dtype"]), (*channel_axes, 0, time))
         T = xp.reshape(T, (-1, *T.shape[-2:]))
         first = T[..., :1]
         T = T - first
-        # The rounding of a constant is set to zero: in a pair it would be scaled to the size of the other signal.
+        # What rounding leaves of a constant signal is set to zero: in a pair it would be scaled to the size of the other signal.
         is_constant = xp.max(xp.abs(T), axis=-1, keepdims=True) <= ROUNDING * xp.abs(first)
         T = xp.where(is_constant, xp.zeros_like(T), T)
         T = T - xp.mean(T, axis=-1, keepdims=True)
@@ -311,7 +314,7 @@ class Convolutions(TensorTransformer):
         return xp.where(is_signal, average, xp.zeros_like(average))
 
     def learn(self, samples: TrainingSamples, earlier: Any) -> dict[str, Any]:
-        """Learn thresholds; those of samples of unequal length for the dilations of the common one."""
+        """Learn thresholds; where samples differ in length, for the dilations of their median length."""
         layout = self.layout(samples.shape) if samples.have_gaps else None
         summarise_block = functools.partial(self.summarise_tensors, layout=layout)
         return self.attributes_after(samples.total(summarise_block, self.numbers_per_sample), samples.shape, earlier)
@@ -322,8 +325,8 @@ class Convolutions(TensorTransformer):
         if has_gaps(T):
             values, weights = to_numpy(T), to_numpy(weight)
             summaries = [
-                self.summarise_tensors(part, weights[index], layout)
-                for index, part in self.complete_samples(values, layout)
+                self.summarise_tensors(tensors, weights[index], layout)
+                for index, tensors in self.complete_samples(values, layout)
             ]
             return functools.reduce(operator.add, summaries)
         xp = array_namespace(T)
@@ -331,13 +334,14 @@ class Convolutions(TensorTransformer):
         if not np.finfo(np.float64).tiny < float(xp.max(sizes)) ** 2 < np.inf:
             check_range(T, "X")
         sizes = to_numpy(sizes)[..., 0]
-        numbers = np.where(sizes == 0, 1.0, sample_numbers(units, _N_DRAWS)[:, None, :])  # (draws, channels, samples)
-        lowest = np.min(numbers, axis=-1)
-        # Samples that differ only in size have one number: of their thresholds the lowest is taken.
-        is_drawn = numbers == lowest[..., None]
+        # Each draw takes, for every channel, the sample of the lowest hash; constant signals only where all are constant.
+        hashes = np.where(sizes == 0, 1.0, sample_numbers(units, _N_DRAWS)[:, None, :])  # (draws, channels, samples)
+        lowest = np.min(hashes, axis=-1)
+        # Samples that differ only in size have equal hashes: of their thresholds the lowest is taken.
+        is_drawn = hashes == lowest[..., None]
         smallest = np.min(np.where(is_drawn, sizes, np.inf), axis=-1)
         largest = np.max(np.where(is_drawn, sizes, 0.0), axis=-1)
-        samples, sample_of_draw = np.unique(np.argmin(numbers, axis=-1), return_inverse=True)
+        samples, sample_of_draw = np.unique(np.argmin(hashes, axis=-1), return_inverse=True)
         sample_of_draw = sample_of_draw.reshape(_N_DRAWS, -1)  # (draws, channels)
         drawn = to_numpy(xp.take(units, xp.asarray(samples, device=device(T)), axis=1))
         channels = np.arange(len(sizes))
@@ -345,15 +349,15 @@ class Convolutions(TensorTransformer):
         pairs = layout.pairs[..., None, None]
         draw_of_threshold = np.arange(quantiles.size).reshape(quantiles.shape) % _N_DRAWS
         levels = np.empty((*quantiles.shape, len(sizes)))
-        # So many waveforms at a time that their signals stay in cache.
+        # Waveforms are taken in groups whose signals fit in cache.
         step = max(1, _CACHED // (drawn[:, 0].size * quantiles.shape[-1]))
         for d, start in itertools.product(range(len(quantiles)), range(0, len(WAVEFORMS), step)):
             waveforms = slice(start, start + step)
             draws = draw_of_threshold[d, waveforms]
-            later = pairs[waveforms, 0]
+            offset = pairs[waveforms, 0]
             sign = pairs[waveforms, 1, ..., None]
             chosen = sample_of_draw[draws]  # (waveforms, thresholds, channels)
-            second_channels = (channels + later) % len(channels)
+            second_channels = (channels + offset) % len(channels)
             signals = _pair(drawn[channels, chosen], drawn[second_channels, chosen], sign)
             level = _quantiles(signals, WAVEFORMS[waveforms], layout.dilations[d], quantiles[d, waveforms])
             levels[d, waveforms] = level * np.where(level > 0, smallest[draws], largest[draws])
@@ -361,7 +365,7 @@ class Convolutions(TensorTransformer):
         return DrawnThresholds(float(array_namespace(weight).sum(weight)), mean, [])
 
     def past_summary(self) -> Summary:
-        """Return thresholds and the numbers that drew them."""
+        """Return the summary of all samples so far: thresholds, and the hashes of the samples that they are from."""
         return DrawnThresholds(float(self.n_samples_seen_), np.stack([self.thresholds_, self.draws_], axis=-1), [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -379,12 +383,12 @@ class Convolutions(TensorTransformer):
     # --- applying ----------------------------------------------------------------------------------------------------
 
     def complete_samples(self, T: Array, layout: Layout) -> Iterator[tuple[Array, Array]]:
-        """Yield the samples of each length, with their index, gaps interpolated; signals without values are zero.
+        """For each length that occurs, yield the index of its samples, and these with gaps interpolated over time.
 
-        Where the mean of all channels is looked at, it is that of those with values.
+        Channels without any value become zero; with ``average`` the mean of the other channels, so that it stays their mean.
         """
-        for index, part in by_length(T, layout.time_axis):
-            filled = interpolated(part, layout.time_axis)
+        for index, tensors in by_length(T, layout.time_axis):
+            filled = interpolated(tensors, layout.time_axis)
             if self.average:
                 channels = tuple(axis for axis in range(1, T.ndim) if axis != layout.time_axis + 1)
                 is_known = ~np.isnan(filled)
@@ -398,8 +402,8 @@ class Convolutions(TensorTransformer):
         """Find the shares of samples of unequal length and with gaps, each as if it were alone."""
         layout = self.layout(self.sample_shape_)
         result = np.empty((len(T), *layout.shape))
-        for index, part in self.complete_samples(T, layout):
-            result[index] = self.transform_tensors(part)
+        for index, tensors in self.complete_samples(T, layout):
+            result[index] = self.transform_tensors(tensors)
         if self.average:
             return result
         is_missing = np.isnan(T).all(axis=layout.time_axis + 1).reshape(len(T), -1)
@@ -434,17 +438,16 @@ class Convolutions(TensorTransformer):
         pairs, pair_of_waveform = np.unique(layout.pairs, axis=0, return_inverse=True)
         pair_of_waveform = pair_of_waveform.ravel()
         shares = []
-        for pair, (later, sign) in enumerate(pairs.tolist()):
-            paired = sizes * _pair(units, xp.roll(units, -later, axis=0), sign) if sign else signals
+        for pair, (offset, sign) in enumerate(pairs.tolist()):
+            paired = sizes * _pair(units, xp.roll(units, -offset, axis=0), sign) if sign else signals
             # Signals of about one are compared in single precision, which takes half the time.
             paired = to_single(paired / move_to(scale[..., None], paired, paired.dtype))
             chosen = pair_of_waveform == pair
             thresholds = self.thresholds_[:, chosen] / scale
             shares.append(_shares_above(paired, WAVEFORMS[chosen], layout.dilations, thresholds))
-        order = np.argsort(
-            np.argsort(pair_of_waveform, kind="stable")
-        )  # from pair after pair back to that of WAVEFORMS
-        in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(order, device=device(T)), axis=1)
+        # The shares are sorted by pairs: the inverse permutation brings them back into the order of WAVEFORMS.
+        place_of_waveform = np.argsort(np.argsort(pair_of_waveform, kind="stable"))
+        in_order = xp.take(xp.concat(shares, axis=1), xp.asarray(place_of_waveform, device=device(T)), axis=1)
         return xp.reshape(xp.permute_dims(in_order, (3, 2, 0, 1, 4)), (T.shape[0], *layout.shape))
 
     # --- reading a weight --------------------------------------------------------------------------------------------
@@ -501,10 +504,11 @@ def _points(signals: Array, dilation: int) -> list[Array]:
 
 
 def _pair(first: Array, second: Array, sign: Any) -> Array:
-    """Add or subtract signals of root mean square one; what cancels but for rounding is exactly zero."""
+    """Return ``first + sign * second`` of signals of root mean square one; where they cancel up to rounding, exactly zero."""
     xp = array_namespace(first)
-    both = first + sign * second
-    return xp.where(xp.mean(both**2, axis=-1, keepdims=True) > CANCELLED**2, both, xp.zeros_like(both))
+    combined = first + sign * second
+    has_signal = xp.mean(combined**2, axis=-1, keepdims=True) > CANCELLED**2
+    return xp.where(has_signal, combined, xp.zeros_like(combined))
 
 
 def _shares_above(signals: Array, waveforms: Array, dilations: list[int], thresholds: Array) -> Array:

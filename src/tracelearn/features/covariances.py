@@ -33,8 +33,8 @@ def shrunk_covariances(C: Array, shrinkage: Any, n_times: int) -> Array:
 def completed_covariances(S: Array, M: Array) -> Array:
     """Complete matrices S (n, ..., c, c) whose NaN are whole rows and columns, by what M (..., c, c) expects of them.
 
-    If signals of covariance M are seen in part, and those that are seen have covariance S, the others follow by regression on
-    them. Relative to M such a matrix differs from the identity in directions that were seen alone.
+    Missing signals are predicted from those that were seen by the regression that M implies. So ``M^(-1/2) S M^(-1/2)`` differs
+    from the identity only in directions that were seen.
     """
     size = S.shape[-1]
     is_seen = ~np.isnan(np.diagonal(S, axis1=-2, axis2=-1))
@@ -54,10 +54,10 @@ def completed_covariances(S: Array, M: Array) -> Array:
         R = R / (scale[:, :, None] * scale[:, None, :])
         across = R[:, missing[:, None], seen]
         regression = across @ np.linalg.pinv(R[:, seen[:, None], seen], hermitian=True)
-        own = flat[matrices][:, seen[:, None], seen] / (scale[:, seen, None] * scale[:, None, seen])
+        covariance_of_seen = flat[matrices][:, seen[:, None], seen] / (scale[:, seen, None] * scale[:, None, seen])
         completed = R.copy()
-        predicted = regression @ own
-        completed[:, seen[:, None], seen] = own
+        predicted = regression @ covariance_of_seen
+        completed[:, seen[:, None], seen] = covariance_of_seen
         completed[:, missing[:, None], seen] = predicted
         completed[:, seen[:, None], missing] = np.swapaxes(predicted, 1, 2)
         completed[:, missing[:, None], missing] += (predicted - across) @ np.swapaxes(regression, 1, 2)

@@ -1,8 +1,8 @@
 """Draws training samples deterministically: thresholds of ``Convolutions``, landmarks of ``Similarities``.
 
-Every sample has a number between 0 and 1 that is computed from its own shape, as a hash is, and the samples with the lowest
-numbers are drawn. So the same samples are drawn in whatever order, batches or units they come, and the draws of two sets
-together follow from those of each.
+Every sample has a hash, a number between 0 and 1 that is computed from its signals apart from their size, and the samples with
+the lowest hashes are drawn. So the same samples are drawn in whatever order, batches or units they come, and the draws of two
+sets together follow from those of each.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def unit_signals(signals: Array) -> tuple[Array, Array]:
 
 
 def sample_numbers(units: Array, n_draws: int) -> Array:
-    """Compute a number in [0, 1) for each draw and sample, (n_draws, n), from samples (channels, n, times) of size one."""
+    """Compute a hash in [0, 1) for each draw and sample, (n_draws, n), from samples (channels, n, times) of size one."""
     coarse = _hashes(units, _COARSE_STEPS, n_draws)
     fine = _hashes(units, _FINE_STEPS, n_draws)
     return ((coarse >> _HALF) + (fine >> np.uint64(43)) * 2.0**-21) * 2.0**-32

@@ -26,9 +26,9 @@ def has_gaps(T: Array) -> bool:
 
 
 def lengths_of(T: Array, time: int) -> Array:
-    """Count the times of each of some tensors (n, I1, ..., IN) up to the last with a value; ``time`` is the number of a mode."""
-    others = tuple(axis for axis in range(1, T.ndim) if axis != time + 1)
-    has_value = np.any(~np.isnan(to_numpy(T)), axis=others)
+    """Find the length (n,) of each sample (n, I1, ..., IN): how many times, along mode ``time``, up to the last with a value."""
+    channel_axes = tuple(axis for axis in range(1, T.ndim) if axis != time + 1)
+    has_value = np.any(~np.isnan(to_numpy(T)), axis=channel_axes)
     from_end = np.argmax(has_value[:, ::-1], axis=1)
     return np.where(has_value.any(axis=1), has_value.shape[1] - from_end, 0)
 

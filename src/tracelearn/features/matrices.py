@@ -13,9 +13,8 @@ __all__ = ["multiply_modes", "symmetric_power"]
 
 def multiply_modes(T: Array, matrices: Sequence[Array]) -> Array:
     """Multiply axis n + 1 of tensors by ``matrices[n]`` of shape (r_n, I_n), for every mode n."""
-    for (
-        matrix
-    ) in matrices:  # each product moves the first mode to the end: after all of them the order is the original one
+    # Each product moves the first mode to the end: after all of them the order is the original one.
+    for matrix in matrices:
         T = array_namespace(T).tensordot(T, move_to(matrix, T, T.dtype), axes=((1,), (1,)))
     return T
 

@@ -178,11 +178,11 @@ class ModePCA(ModeTransformer):
     def refined(self, components: list[Array], mode: int, samples: TrainingSamples) -> list[Array]:
         """Find the components of one mode again, on samples that are compressed along all other modes."""
         n_components, size = components[mode].shape
-        others = [*components[:mode], np.eye(size), *components[mode + 1 :]]
+        matrices = [*components[:mode], np.eye(size), *components[mode + 1 :]]  # all modes but this one are compressed
         products = functools.partial(mode_scatters, modes=[mode])
 
         def summarise_compressed(T: Array, weight: Array) -> Summary:
-            return summarise(multiply_modes(as_dtype(T, widest(T)["dtype"]), others), weight, products)
+            return summarise(multiply_modes(as_dtype(T, widest(T)["dtype"]), matrices), weight, products)
 
         (scatter,) = samples.total(summarise_compressed, self.numbers_per_sample).sums
         return [*components[:mode], _leading_components(scatter, n_components), *components[mode + 1 :]]

@@ -149,7 +149,7 @@ def _shape_of_samples(fitted: Any) -> tuple[int, ...]:
 
 
 def samples_by_group(X: Any, groups: Any, name: str) -> tuple[Any, dict[Hashable, Array]]:
-    """Return samples that can be indexed, and the numbers of those of each group."""
+    """Return samples that can be indexed, and for each group the indices of its samples; ``name`` is whose error it is."""
     if groups is None:
         raise InputError(
             f"Expected groups=, the group of each sample, for {name}, got none: each group is aligned by its own samples."
@@ -169,7 +169,7 @@ def indexable_samples(X: Any) -> Any:
 
 
 def members_of_groups(groups: Array) -> dict[Hashable, Array]:
-    """Number the samples of each group (n,)."""
+    """Find the indices of the samples of each group, given the group of each sample (n,)."""
     labels, number_of_group = np.unique(groups, return_inverse=True)
     return {label: np.flatnonzero(number_of_group == number) for number, label in enumerate(labels.tolist())}
 

@@ -116,7 +116,7 @@ class ResampleTime(TensorTransformer):
         return self.attributes_after(summary, samples.shape, earlier)
 
     def summarise_tensors(self, T: Array, weight: Array, shape: tuple[int, ...] | None = None) -> Summary:
-        """Average the entries that are there, and count those that are not; ``shape`` is that of the transformed samples."""
+        """Average known entries, and count missing ones; ``shape`` is that of transformed samples, by default what T implies."""
         shape = self.learned_shape(tuple(T.shape[1:])) if shape is None else shape
         time = self.time_mode(shape)
         if tuple(T.shape[1:]) == shape and not has_gaps(T):
@@ -148,13 +148,13 @@ class ResampleTime(TensorTransformer):
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
         """Return the means, and how many samples and entries had to be changed."""
-        sums, seen = np.moveaxis(summary.mean, -1, 0)
+        mean_with_zeros, seen = np.moveaxis(summary.mean, -1, 0)
         time = self.time_mode(shape)
         return {
             "time_axis_": time,
             "n_times_": None if time is None else shape[time],
             "takes_any_length_": time is not None,
-            "mean_": sums / np.where(seen > 0, seen, 1.0),
+            "mean_": mean_with_zeros / np.where(seen > 0, seen, 1.0),
             "seen_": seen,
             "shortest_": summary.shortest,  # type: ignore[attr-defined] # it is of CompletedSamples
             "longest_": summary.longest,  # type: ignore[attr-defined]
@@ -189,7 +189,10 @@ class ResampleTime(TensorTransformer):
 
 @dataclass(frozen=True, eq=False)
 class CompletedSamples(Summary):
-    """Means of entries that are there and the shares of samples that have them, stacked, and how many were to be changed."""
+    """What ``ResampleTime`` learns; the counts say how samples had to be changed, see its attributes of the same names.
+
+    Along its last axis ``mean`` has the mean of an entry, missing values counted as zero, and the share of samples that have it.
+    """
 
     shortest: int = 0
     longest: int = 0

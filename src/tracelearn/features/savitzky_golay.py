@@ -167,7 +167,7 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
         return self._along(T, axis=1 + read_long_mode(self.mode, tuple(T.shape[1:])))
 
     def _along(self, T: Array, axis: int) -> Array:
-        """Filter an array along one axis: the inner points by one weighted sum of shifted arrays, both ends by products."""
+        """Filter along one axis: inner points as a weighted sum of shifted arrays, each end by a matrix; see ``responses``."""
         xp = array_namespace(T)
         T = xp.moveaxis(T, axis, -1)
         responses = self.responses()
@@ -199,9 +199,9 @@ class SavitzkyGolay(OneToOneFeatureMixin, LinearTransformer):
 
 
 def _between_zeros(values: Array, start: int, length: int) -> Array:
-    """Put values (..., m) at a place of an axis of some length, between zeros."""
+    """Pad values (..., m) with zeros to (..., length), so that they begin at ``start``."""
     xp = array_namespace(values)
-    here = {"dtype": values.dtype, "device": device(values)}
-    before = xp.zeros((*values.shape[:-1], start), **here)
-    after = xp.zeros((*values.shape[:-1], length - start - values.shape[-1]), **here)
+    like_values = {"dtype": values.dtype, "device": device(values)}
+    before = xp.zeros((*values.shape[:-1], start), **like_values)
+    after = xp.zeros((*values.shape[:-1], length - start - values.shape[-1]), **like_values)
     return xp.concat([before, values, after], axis=-1)

@@ -88,9 +88,9 @@ class ScatterCorrection(OneToOneFeatureMixin, TensorTransformer):
 
 
 def _normal_variate(T: Array, axis: int) -> tuple[Array, Array, Array]:
-    """Find the mean and the standard deviation of tensors along an axis, and the tensors less the one, divided by the other.
+    """Standardise tensors along an axis; return means, standard deviations and standardised tensors.
 
-    Fibres that are constant, to rounding, have the size one.
+    Fibres that are constant up to rounding are given a standard deviation of one.
     """
     xp = array_namespace(T)
     mean = xp.mean(T, axis=axis, keepdims=True)
@@ -98,6 +98,7 @@ def _normal_variate(T: Array, axis: int) -> tuple[Array, Array, Array]:
     largest = xp.max(xp.abs(deviation), axis=axis, keepdims=True)
     varies = largest > NEGLIGIBLE * xp.abs(mean)
     largest = xp.where(varies, largest, xp.ones_like(largest))
-    spread = xp.sqrt(xp.mean((deviation / largest) ** 2, axis=axis, keepdims=True))  # squares of large numbers overflow
+    # Scaled first: squares of large numbers would overflow.
+    spread = xp.sqrt(xp.mean((deviation / largest) ** 2, axis=axis, keepdims=True))
     size = xp.where(varies, largest * spread, xp.ones_like(spread))
     return mean, size, deviation / size

@@ -237,12 +237,12 @@ class SecondOrder(TensorTransformer):
     def axes(self, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
         """Find the modes of samples of a shape that are kept, those that are channels, and time."""
         time = read_time_axis(self.time_axis, shape)
-        kept = read_modes(self.keep, shape, "keep")
+        kept_modes = read_modes(self.keep, shape, "keep")
         refuse(
-            time in kept,
+            time in kept_modes,
             f"Expected keep to name other modes than time_axis, got {brief(self.keep)} and {self.time_axis}.",
         )
-        return kept, tuple(mode for mode in range(len(shape)) if mode not in (*kept, time)), time
+        return kept_modes, tuple(mode for mode in range(len(shape)) if mode not in (*kept_modes, time)), time
 
     def time_mode(self, shape: tuple[int, ...]) -> int | None:
         """Find the mode that is time, along which samples may be of any length."""
@@ -260,10 +260,10 @@ class SecondOrder(TensorTransformer):
 
     def shape_of(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape (kept..., windows, c, c) of what samples of a shape become; without windows that axis is missing."""
-        kept, channels, _ = self.axes(shape)
+        kept_modes, channels, _ = self.axes(shape)
         c = self.n_copies * math.prod(shape[mode] for mode in channels) + bool(self.mean)
         windows = (self.windows,) if self.windows > 1 else ()
-        return (*(shape[mode] for mode in kept), *windows, c, c)
+        return (*(shape[mode] for mode in kept_modes), *windows, c, c)
 
     @property
     def output_shape_(self) -> tuple[int, ...]:
@@ -280,14 +280,14 @@ class SecondOrder(TensorTransformer):
         """Arrange samples as signals (n, kept..., windows, channels, times), with their copies."""
         xp = array_namespace(T)
         shape = tuple(T.shape[1:])
-        kept, channels, time = self.axes(shape)
+        kept_modes, channels, time = self.axes(shape)
         refuse(
             shape[time] < self.fewest_times,
             f"Expected at least {self.fewest_times} times for these lags, got {shape[time]} along mode {time} of samples of "
             f"shape {shape}: use fewer lags, or name another time_axis.",
         )
-        T = xp.permute_dims(T, (0, *(mode + 1 for mode in (*kept, *channels, time))))
-        T = xp.reshape(T, (*T.shape[: 1 + len(kept)], -1, T.shape[-1]))
+        T = xp.permute_dims(T, (0, *(mode + 1 for mode in (*kept_modes, *channels, time))))
+        T = xp.reshape(T, (*T.shape[: 1 + len(kept_modes)], -1, T.shape[-1]))
         T = xp.concat([T[..., 1:], T[..., 1:] - T[..., :-1]], axis=-2) if self.difference else T
         n_times = T.shape[-1]
         delays = [self.lag_step * copy for copy in range(self.lags + 1)]
@@ -327,7 +327,7 @@ class SecondOrder(TensorTransformer):
         return xp.concat([upper, xp.concat([xp.matrix_transpose(means), ones], axis=-1)], axis=-2)
 
     def known_covariances(self, T: Array, levels: Levels) -> Array:
-        """Find S of samples of any length, with gaps interpolated over time, and NaN for what a sample says nothing about."""
+        """Find S of samples of any length, gaps interpolated; NaN for missing channels and for samples that are too short."""
         S = np.full((len(T), *self.shape_of(tuple(T.shape[1:]))), np.nan)
         for index, signals in self.signals_of_each_length(T):
             scaled = signals if levels.channel_scale is None else signals / levels.channel_scale
@@ -335,14 +335,14 @@ class SecondOrder(TensorTransformer):
         return S
 
     def signals_of_each_length(self, T: Array) -> Iterator[tuple[Array, Array]]:
-        """Yield the samples of each length that is enough, as signals with gaps interpolated, and their index."""
+        """For each length that is enough, yield the index of its samples, and their signals with gaps interpolated."""
         time = read_time_axis(self.time_axis, tuple(T.shape[1:]))
-        for index, part in by_length(T, time):
-            if part.shape[time + 1] >= self.fewest_times:
-                yield index, self.signals(interpolated(part, time))
+        for index, tensors in by_length(T, time):
+            if tensors.shape[time + 1] >= self.fewest_times:
+                yield index, self.signals(interpolated(tensors, time))
 
     def covariances_of_known(self, signals: Array, mean_scale: float) -> Array:
-        """Find S of signals, with NaN in rows and columns of those that are missing."""
+        """Find S of signals (n, kept..., windows, channels, times), with NaN in rows and columns of missing channels."""
         is_known = ~np.isnan(signals).any(axis=-1)
         if is_known.all():
             return self.covariances_of_signals(signals, mean_scale)
@@ -351,13 +351,14 @@ class SecondOrder(TensorTransformer):
         S = np.full((*signals.shape[:-2], size, size), np.nan)
         for pattern in np.unique(is_known.reshape(-1, c), axis=0):
             matrices = np.all(is_known == pattern, axis=-1)
-            known = np.flatnonzero(np.append(pattern, [True] * (size - c)))  # the mean is of a constant, which is there
-            among_known = np.ones((1, 1))
+            # With ``mean`` the last row of S belongs to the constant 1, which is never missing.
+            known_rows = np.flatnonzero(np.append(pattern, [True] * (size - c)))
+            S_of_known = np.ones((1, 1))
             if pattern.any():
-                among_known = self.covariances_of_signals(signals[matrices][:, pattern], mean_scale)
-            part = S[matrices]
-            part[:, known[:, None], known] = among_known if len(known) else np.nan
-            S[matrices] = part
+                S_of_known = self.covariances_of_signals(signals[matrices][:, pattern], mean_scale)
+            S_of_pattern = S[matrices]
+            S_of_pattern[:, known_rows[:, None], known_rows] = S_of_known if len(known_rows) else np.nan
+            S[matrices] = S_of_pattern
         return S
 
     # --- learning and applying ---------------------------------------------------------------------------------------
@@ -372,7 +373,7 @@ class SecondOrder(TensorTransformer):
             levels = self.learn_levels(samples)
         reference = None if earlier is None else earlier.reference_
         if samples.have_gaps and earlier is None:
-            # A first mean of what is there completes the matrices whose mean is the reference.
+            # Two passes: the mean over known entries completes the matrices, and the mean of these is the reference.
             total = samples.total(functools.partial(self.summarise_tensors, levels=levels), self.numbers_per_sample)
             reference = positive_part(total.mean)
         summarise_block = functools.partial(self.summarise_tensors, levels=levels, reference=reference)
@@ -413,13 +414,13 @@ class SecondOrder(TensorTransformer):
     def summarise_tensors(
         self, T: Array, weight: Array, levels: Levels = Levels(), reference: Array | None = None
     ) -> Summary:
-        """Find the mean of the matrices S; without a ``reference``, which completes them, that of the entries that are known."""
+        """Average the matrices S, those with gaps completed by a ``reference``; without one, average their known entries."""
         if reference is None and has_gaps(T):
             return summarise_known(self.known_covariances(to_numpy(T), levels), to_numpy(weight))
         return summarise(self.covariances(T, levels, reference), weight)
 
     def past_summary(self) -> Summary:
-        """Return the mean of the matrices S."""
+        """Return the summary of the matrices S of all samples so far: their weight and their mean M."""
         return Summary(float(self.n_samples_seen_), self.reference_, [])
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ __all__ = ["SOFTENING", "Similarities"]
 # Added to squared distances, which rounding leaves slightly off zero, and to the similarity of a landmark to itself.
 SOFTENING = 1e-6
 _JITTER = 1e-6
-_HASHED = 256  # entries of a sample, in equal steps, of which its number is computed
+_HASHED = 256  # entries of a sample, in equal steps, from which its hash is computed
 _ROUNDING = 1e-12  # of the size of entries: a standard deviation that is no larger is none
 _COLUMNS = 1 << 15  # whose variances are found together
 _MOST_SAMPLES = 20_000  # of a search that tries it
@@ -38,7 +38,7 @@ _MOST_SAMPLES = 20_000  # of a search that tries it
 
 @dataclass(frozen=True, eq=False)
 class Landmarks(Summary):
-    """Drawn samples: rows of ``mean``, each a number and then the sample; of two parts the ``n_landmarks`` lowest remain.
+    """Drawn samples, a row of ``mean`` each: hash, then entries. A sum keeps those of the ``n_landmarks`` lowest hashes.
 
     ``shape`` is that of a sample with its padding: of parts that are padded to several lengths the longer one remains.
     """
@@ -61,19 +61,20 @@ class Landmarks(Summary):
         return np.concatenate([self.mean[:, :1], samples.reshape(len(samples), -1)], axis=1)
 
 
-def _lowest(parts: Sequence[Array], n_landmarks: int) -> Array:
-    """Choose the rows of some arrays whose first entries are lowest, sorted by these; equal rows count once."""
-    first_entries = np.concatenate([part[:, 0] for part in parts])
-    numbers = np.unique(first_entries)[:n_landmarks]
-    lowest = np.flatnonzero(first_entries <= numbers[-1])
-    lowest = lowest[np.argsort(first_entries[lowest])]
-    rows = np.empty((len(lowest), parts[0].shape[1]))
-    every_row = [row for part in parts for row in part]  # views: of large samples no second copy is made
-    for place, number in enumerate(lowest):
+def _lowest(tables: Sequence[Array], n_landmarks: int) -> Array:
+    """Choose the rows of several tables whose first entries, their hashes, are lowest, sorted by these; equal rows count once."""
+    hashes = np.concatenate([table[:, 0] for table in tables])
+    lowest_hashes = np.unique(hashes)[:n_landmarks]
+    chosen = np.flatnonzero(hashes <= lowest_hashes[-1])
+    chosen = chosen[np.argsort(hashes[chosen])]
+    rows = np.empty((len(chosen), tables[0].shape[1]))
+    every_row = [row for table in tables for row in table]  # views: of large samples no second copy is made
+    for place, number in enumerate(chosen):
         rows[place] = every_row[number]
-    if len(numbers) == len(lowest):
+    if len(lowest_hashes) == len(chosen):
         return rows
-    # Samples that differ only in size have one number (of two entries most do): then a hash decides, not the order.
+    # Samples that differ only in size have equal hashes (of two entries most do): a hash with their size sorts them, whatever
+    # order they came in.
     sums = np.nansum(rows[:, 1:] * np.cos(np.arange(1.0, rows.shape[1])), axis=1)
     rows = rows[np.lexsort((scramble(scramble(sums.view(np.uint64))), rows[:, 0]))]
     are_equal = (rows[1:] == rows[:-1]) | (np.isnan(rows[1:]) & np.isnan(rows[:-1]))
@@ -247,13 +248,13 @@ class Similarities(TensorTransformer):
         if not np.finfo(np.float64).tiny < largest * largest < np.inf:
             check_range(T, "X")
         is_constant = to_numpy(sizes)[0, :, 0] == 0
-        numbers = np.where(is_constant, 1.0, sample_numbers(units, 1)[0])
-        # Repeated samples count once: as many different numbers as there are to be landmarks.
-        drawn = np.flatnonzero(numbers <= np.unique(numbers)[: self.n_landmarks][-1])
-        numbered = np.empty((len(drawn), 1 + rows.shape[1]))
-        numbered[:, 0] = numbers[drawn]
-        numbered[:, 1:] = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
-        landmarks = _lowest([numbered], self.n_landmarks)
+        hashes = np.where(is_constant, 1.0, sample_numbers(units, 1)[0])
+        # Repeated samples have one hash and count once, so as many different hashes are drawn as there can be landmarks.
+        drawn = np.flatnonzero(hashes <= np.unique(hashes)[: self.n_landmarks][-1])
+        rows_with_hash = np.empty((len(drawn), 1 + rows.shape[1]))
+        rows_with_hash[:, 0] = hashes[drawn]
+        rows_with_hash[:, 1:] = to_numpy(xp.take(rows, xp.asarray(drawn, device=device(T)), axis=0))
+        landmarks = _lowest([rows_with_hash], self.n_landmarks)
         total_weight = float(array_namespace(weight).sum(weight))
         return Landmarks(total_weight, landmarks, [], n_landmarks=self.n_landmarks, shape=tuple(T.shape[1:]))
 
@@ -268,13 +269,13 @@ class Similarities(TensorTransformer):
         return move_to(np.nan_to_num(values), T, T.dtype)
 
     def past_summary(self) -> Summary:
-        """Return the landmarks and their numbers."""
+        """Return the landmarks and their hashes."""
         rows = np.concatenate([self.draws_[:, None], self.landmarks_.reshape(len(self.draws_), -1)], axis=1)
         shape = self.landmarks_.shape[1:]
         return Landmarks(float(self.n_samples_seen_), rows, [], n_landmarks=self.n_landmarks, shape=shape)
 
     def attributes_from(self, summary: Summary, shape: tuple[int, ...]) -> dict[str, Any]:
-        """Return the landmarks and their numbers."""
+        """Return the landmarks and their hashes."""
         padded_shape = summary.shape  # type: ignore[attr-defined] # it is of Landmarks
         return {"landmarks_": summary.mean[:, 1:].reshape(-1, *padded_shape), "draws_": summary.mean[:, 0]}
 

@@ -47,7 +47,7 @@ class Summary:
         weight = self.weight + other.weight
         divisor = weight + (weight == 0)  # one for entries that no sample has so far
         step = other.mean - self.mean
-        # Chan, Golub and LeVeque (1979): the sums of both, and those of one sample at the weighted step between the means.
+        # Chan, Golub and LeVeque (1979): to the sums of both come those of the difference of the means, as if it were one sample.
         products_of_step = self.products((np.sqrt(self.weight / divisor * other.weight) * step)[None])
         sums = [a + b + c for a, b, c in zip(self.sums, other.sums, products_of_step, strict=True)]
         mean = self.mean + (other.weight / divisor) * step
@@ -83,7 +83,7 @@ def summarise(T: Array, weight: Array, products: Products = mean_only, shared: S
 
 
 def summarise_known(values: Array, weight: Array, products: Products = mean_only) -> Summary:
-    """Summarise arrays (n, ...) of NumPy with NaN: every entry over the samples that have it, as zero if none has."""
+    """Summarise arrays (n, ...) of NumPy with NaN: every entry over the samples that have it; its mean is zero if none has."""
     is_known = ~np.isnan(values)
     weights = np.where(is_known, weight.reshape(-1, *(1,) * (values.ndim - 1)), 0.0)
     total = np.sum(weights, axis=0)
@@ -93,10 +93,10 @@ def summarise_known(values: Array, weight: Array, products: Products = mean_only
 
 
 def squares(rows: Array, shared: Sequence[int] = (), shape: Sequence[int] | None = None) -> list[Array]:
-    """Sum squares over rows, and over the axes ``shared``, which keep size one.
+    """Sum squares over rows (n, ...), and over the axes ``shared``, which keep size one.
 
-    Rows may have size one along ``shared``, as steps between means do: ``shape`` is that of a sample, to which they are
-    broadcast.
+    ``shape``, that of a sample, is for rows that have size one along ``shared``: each then stands for as many equal entries.
+    ``Summary`` asks for squares of differences of means, which are of that form.
     """
     xp = array_namespace(rows)
     rows = rows if shape is None else xp.broadcast_to(rows, (rows.shape[0], *shape))

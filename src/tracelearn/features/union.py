@@ -153,7 +153,7 @@ class Views(TensorTransformer, BaseComposition):  # type: ignore[misc]
             "view out to do without it.",
         )
         shapes = [view.output_shape_ for view in transformers]
-        variances = np.array([np.sum(part) for part in _split(var, shapes)])
+        variances = np.array([np.sum(var_of_view) for var_of_view in _split(var, shapes)])
         scale = np.sqrt(np.where((variances > 0) & self.scaling, variances, 1.0))
         return {
             "view_names_": [name for name, _ in self.views],
@@ -209,7 +209,7 @@ def _flat(T: Array, transformers: Sequence[TensorTransformer]) -> Array:
 
 
 def _split(flat: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Cut the last axis into parts, and reshape each to one of some shapes."""
+    """Cut the last axis into views laid out one after the other, and give each its shape."""
     xp = array_namespace(flat)
     rows = tuple(flat.shape[:-1])
     ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()

@@ -98,9 +98,9 @@ class Comparison:
         mean = differences.mean(axis=1)
         error = corrected_error(differences, ratio)
         degrees = scores.shape[1] - 1
-        # Models that agree on every fold do not differ; models that differ by the same on every fold do beyond doubt.
-        certain = np.where(mean == 0, 0.0, np.inf)
-        t_value = np.divide(np.abs(mean), error, out=certain, where=error > 0)
+        # Without any spread over folds t is zero for models of equal scores, and infinite for others.
+        t_without_error = np.where(mean == 0, 0.0, np.inf)
+        t_value = np.divide(np.abs(mean), error, out=t_without_error, where=error > 0)
         p_value = 2.0 * student.sf(t_value, degrees)
         reach = student.ppf(0.975, degrees) * error
         return cls(tuple(names), scores, mean, error, p_value, mean - reach, mean + reach, scoring)

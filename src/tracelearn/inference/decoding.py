@@ -230,7 +230,10 @@ def searchlight(
 
 
 def _numbered_entries(X: Any) -> Array:
-    """Number the entries of a sample, in its shape."""
+    """Return an array of the shape of a sample that holds the flat index of each entry.
+
+    Slices of it say which columns of flat samples a window or a neighbourhood has.
+    """
     shape = tuple(np.shape(X)[1:])
     refuse(not shape, f"Expected samples of shape (n_samples, I1, ..., IN), got {np.shape(X)}.")
     return np.arange(int(np.prod(shape))).reshape(shape)
@@ -269,7 +272,7 @@ def _decode(
     scoring: Any,
     **options: Any,
 ) -> Decoding:
-    """Score a model at each region of a sample, given as the numbers of its entries in its shape.
+    """Score a model at each region of a sample; a region is an array of flat indices of entries, see ``_numbered_entries``.
 
     ``options`` are those of ``ScoringPlan.of``.
     """
@@ -327,7 +330,7 @@ def _refitted_scores(
 
 
 def _entries_of(rows: Array, region: Array) -> Array:
-    """Take the entries of a region, in its shape, which has at least one axis."""
+    """Take the entries of a region from flat samples, as tensors of the shape of the region; a single entry gets one axis."""
     return rows[:, np.atleast_1d(region)]
 
 
@@ -375,7 +378,15 @@ def _solve_positions(reading: Reading, index: Array, shape: tuple[int, ...], tra
 
 
 def _solve_batch(reading: Reading, index: Array, shape: tuple[int, ...], train: Array) -> tuple[Array, Array]:
-    """Fit the models of one batch of positions; return weights (T K, c) and intercepts (T K,)."""
+    """Fit the models of T positions as one batch of problems; return weights (T K, c) and intercepts (T K,).
+
+    Parameters
+    ----------
+    index : array of shape (T, c)
+        The flat indices of the c entries at each position.
+    shape : the shape of these entries as a tensor, () for a single one
+    train : array of shape (m,), the training samples
+    """
     settings = reading.settings
     spec = replace(reading.spec, sample_shape=shape or (1,))
     A = _gathered(reading, index, train)

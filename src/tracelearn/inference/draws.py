@@ -17,9 +17,9 @@ from tracelearn.search.splits import predicted_class
 
 __all__ = ["Drawn", "Study", "degrees_of", "draw", "jackknifed"]
 
-_MOST_MISSED = 10  # draws without a score, for each that is wanted
-_MOST_TRIED = 1000  # draws that leave nothing out or lack a class, before it is given up
-_MOST_BLOCKS = 20  # blocks of units, whose scores are asked for one by one
+_MOST_MISSED = 10  # draws whose score is not defined, for each draw that is wanted, before drawing is given up
+_MOST_TRIED = 1000  # draws in a row that leave nothing out or lack a class, before drawing is given up
+_MOST_BLOCKS = 20  # of units in a jackknife, which asks for a score without each block
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Study:
 
     @property
     def block_of_unit(self) -> Array:
-        """The number (U,) of the block of each unit, the same for all draws; in any order, as neighbours may be alike."""
+        """The number (U,) of the block of each unit, the same for all draws; shuffled, since neighbouring units may be alike."""
         return np.random.default_rng(0).permutation(self.n_units) % min(self.n_units, _MOST_BLOCKS)
 
 
@@ -107,10 +107,10 @@ class Drawn:
         return np.array([jackknifed(self, b, blocks[study.units]) for b in range(len(left_out))]), blocks
 
     def influence(self) -> Influence:
-        """Find the mean score of the draws on what they leave out, and what each unit adds to it as judge and as teacher.
+        """Find the mean score of the draws on what they leave out, and what each unit adds to it; see ``Influence``.
 
-        A unit that a draw left out judges its model: it adds its own score. A unit that was drawn teaches: what it adds is the
-        covariance of how often it was drawn with how well the models did (the infinitesimal jackknife; Efron, 2014).
+        As a held-out unit ("judge") it adds its own score. As a training unit ("teacher") it adds the covariance of how often it
+        was drawn with how well the models did (the infinitesimal jackknife; Efron, 2014).
         """
         values, blocks = self.sample_scores()
         study = self.study
@@ -131,41 +131,41 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class Influence:
-    """A score, and what each unit, or each block of units, adds to it."""
+    """A score, and what each unit, or each block of units, adds to it: as a held-out unit, and as a training unit."""
 
     score: float
-    judges: Array  # (U,) by what it scores
-    teachers: Array  # (U,) by what models learn from it
-    noise: float  # what too few draws add to the sum of squares
+    judges: Array  # (U,), as a held-out unit: by how well it is predicted
+    teachers: Array  # (U,), as a training unit: by what models learn from it
+    noise: float  # what the finite number of draws adds, by chance, to the sum of squares of the teachers
 
     @property
     def moves(self) -> Array:
-        """Both together, about their mean."""
+        """What each unit adds to the score in both roles, less the mean over units."""
         moves = self.judges + self.teachers
         return np.asarray(moves - moves.mean())
 
     @property
     def variance(self) -> float:
-        """The variance of the score over studies: no less than that of samples that only judge."""
+        """The variance of the score over studies: no less than if units were held out only, since noise may hide the rest."""
         n = len(self.judges)
         least = float(np.sum((self.judges - self.judges.mean()) ** 2))
         return n / (n - 1) * max(float(np.sum(self.moves**2)) - self.noise, least)
 
     @property
     def degrees(self) -> float:
-        """How well the variance is known, as degrees of freedom: fewer where noise was most of the squares."""
+        """The degrees of freedom of ``variance``: fewer where most of the sum of squares was noise."""
         n = len(self.judges)
         squares = float(np.sum(self.moves**2))
         share = min(1.0, (n - 1) / n * self.variance / squares) if squares > 0 else 1.0
         return max(float(degrees_of(self.moves)) * share**2, min(2, n - 1))
 
     def extrapolated(self, half: Influence, best: float | None = None) -> Influence:
-        """Extrapolate from draws of ``half`` as many units and these draws to a model of all units.
+        """Extrapolate to a model of all n units, from these draws of n units and from draws of ``half`` as many.
 
-        A draw of m of n units teaches as much as ``m n / (m + n)`` different ones: n / 3 for half of the units, n / 2 for as many
-        as there are. A score loses in proportion to the inverse of this number, and 3 / n, 2 / n and 1 / n are equally far apart:
-        the score of all units is as far from that of these draws as that is from the score of the half. Where scores have a
-        ``best`` value, it is the distance to this that falls by the same factor once more.
+        A draw of m units with replacement teaches as much as ``m n / (m + n)`` different units: n / 3 if m is n / 2, and n / 2
+        if m is n. What a model lacks in score is taken as proportional to the inverse of this number. Since 3 / n, 2 / n and
+        1 / n are equally far apart, the step from these draws to all units is as large as that from the half to these draws.
+        Where scores have a ``best`` value, the distance from it is multiplied by the same factor in both steps instead.
         """
         factor = 1.0
         if best is not None and half.score < best:
@@ -180,10 +180,10 @@ class Influence:
 
 
 def degrees_of(moves: Array, noise: float = 0.0) -> Array:
-    """Find how well a sum of squares of what n units do (n, ...) is known, (...), as degrees of freedom.
+    """Find the degrees of freedom (...) of a variance that is estimated from n units, given the deviation of each (n, ...).
 
-    A variance of n units has n - 1 where these are normal, and ``2n / (k - 1 + 2 / (n - 1))`` where their kurtosis is k. Noise,
-    as a share of the squares that is added, is normal and hides the kurtosis.
+    They are n - 1 if deviations are normal, and ``2n / (k - 1 + 2 / (n - 1))`` if their kurtosis is k. ``noise`` is the share
+    that normal noise adds to the sum of squares, which makes the kurtosis appear smaller than it is.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def draw(study: Study, count: int, size: int, random: np.random.Generator) -> Dr
 
 
 def _draw_counts(study: Study, count: int, size: int, random: np.random.Generator) -> Array | None:
-    """Draw units so that something is left out, and every class drawn; return how often each was, (count, U)."""
+    """Draw units until ``count`` draws are usable; return how often each unit was drawn, (count, U), or None if none is found."""
     draws: list[Array] = []
     while len(draws) < count:
         for _ in range(_MOST_TRIED):
@@ -235,7 +235,7 @@ def _draw_counts(study: Study, count: int, size: int, random: np.random.Generato
 
 
 def _is_usable(study: Study, is_drawn: Array) -> bool:
-    """Tell whether a draw (n,) leaves two samples out at least, and has every class."""
+    """Tell whether a draw leaves out at least two samples and has every class; ``is_drawn`` (n,) says which it has."""
     if np.sum(~is_drawn) < 2:
         return False
     return not study.n_classes or len(np.unique(study.reading.labels[is_drawn])) == study.n_classes
@@ -269,13 +269,13 @@ def _fit_draws(study: Study, counts: Array) -> Drawn:
 
 
 def _shares_of_r2(squares: Array, left_out: Array, y: Array, units: Array) -> Array:
-    """Share R² out to samples, (B, n, K): one less their squares over the variance of targets, which they tell as well."""
+    """Write R² as a mean over samples, (B, n, K): what each adds by its squared error, and by its part in the variance of y."""
     variance = _variance_over_units(y, units)
     variance = np.where(variance > 0, variance, 1.0)
     deviations = (y - y.mean(axis=0)) ** 2
     spread = deviations.mean(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
-    # Of all draws: that of a draw goes along with the targets it leaves out, and would pay for them twice.
+    # Over all draws: that of one draw depends on which targets it leaves out, and their effect would count twice.
     unexplained = np.sum(squares * left_out[..., None], axis=(0, 1)) / left_out.sum() / variance
     return np.asarray(1.0 - squares / variance + unexplained * (deviations / spread - 1.0))
 
@@ -292,7 +292,7 @@ def _variance_over_units(y: Array, units: Array) -> Array:
 
 
 def _score(study: Study, samples: Array, predictions: Array) -> float:
-    """Score predictions (m, K) for some samples, (m,); NaN where these lack a class that the score needs."""
+    """Score predictions (m, K) for the samples of an index (m,); NaN where these lack a class that the score needs."""
     try:
         return float(score_sets(study.reading, study.scoring, samples[None], predictions[None])[0])
     except ValueError:
@@ -302,7 +302,7 @@ def _score(study: Study, samples: Array, predictions: Array) -> float:
 
 
 def jackknifed(drawn: Drawn, b: int, blocks: Array) -> Array:
-    """Find what each sample adds to the score of draw b, (n,): the score without the samples of its block tells.
+    """Estimate by the jackknife what each sample adds to the score of draw b, (n,): by the score without its block.
 
     ``blocks`` (n,) numbers the block of each sample; samples that the draw learned from add nothing.
     """

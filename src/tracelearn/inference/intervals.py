@@ -115,10 +115,12 @@ class Bootstrap:
     def interval(self, what: str = "scores", *, simultaneous: bool = False) -> Array:
         """Find the interval of "scores", "coefs", "patterns" or "angles": low and high, (2, ...).
 
-        That of scores is Student's, of a share Wilson's, of R² in the logarithm of what is missing to one. Others are
-        percentiles of the draws, expanded: few samples or groups, drawn again, vary less than new ones would, and know less
-        of how much they vary (Hesterberg, 2015), the less the fewer of them carry most of it. The more certain and the fewer
-        the units, the more bootstraps it takes: no end is beyond all that were drawn.
+        Scores have Student's interval, or Wilson's if they are shares such as accuracies. Scores with another best value, such
+        as R², have Student's interval for the logarithm of their distance from it.
+
+        Weights, patterns and angles have percentiles of the draws, which are widened (Hesterberg, 2015): few samples or groups
+        vary less when they are drawn again than new ones would, and their spread is itself uncertain, all the more where few
+        of them carry most of it. No end is beyond all draws, so high levels and few units take more bootstraps.
 
         Parameters
         ----------
@@ -143,11 +145,11 @@ class Bootstrap:
         n = self.counts.shape[1]
         interval = self._band(values) if simultaneous else self._percentiles(values)
         if what == "patterns":
-            # A covariance of n units about their mean is short by one of n, and that of their draws once more.
+            # Covariances are divided by n, not n - 1: they are too small by this factor in the samples, and again in the draws.
             return np.asarray(interval * (n / (n - 1)) ** 2)
-        # Draws shrink weights as these samples did: what they lost is added on the side where it is missing.
-        lost = self.coef - np.mean(values, axis=0)
-        return np.asarray(interval + np.stack([np.minimum(lost, 0.0), np.maximum(lost, 0.0)]))
+        # Penalised weights of draws are smaller than those of all samples: the interval is extended by this bias, on one side.
+        bias = self.coef - np.mean(values, axis=0)
+        return np.asarray(interval + np.stack([np.minimum(bias, 0.0), np.maximum(bias, 0.0)]))
 
     def _interval_of_score(self) -> Array:
         """Find the interval of the score, low and high, (2,)."""
@@ -157,7 +159,7 @@ class Bootstrap:
         reach = float(student.ppf(0.5 + 0.5 * self.level, self.degrees))
         signs = np.array([-1.0, 1.0])
         if _is_share(self.scoring):
-            # So many samples that only judge would have this standard error; one that is zero is that of all units.
+            # The number of independent samples whose share would have this standard error; without an error, that of the units.
             count = score * (1.0 - score) / error**2 if error > 0 and 0 < score < 1 else float(n)
             middle = score + reach**2 / (2.0 * count)
             half = reach * math.sqrt(score * (1.0 - score) / count + (0.5 * reach / count) ** 2)
@@ -166,7 +168,7 @@ class Bootstrap:
         if best is None or score >= best:
             return np.asarray(score + signs * reach * error)
         width = reach * error / (best - score)
-        # The exponential goes on as a line where a standard error is no longer small beside what is missing.
+        # Beyond a width of one the exponential goes on linearly: the error is then not small compared with the distance.
         return best - (best - score) * np.array([math.exp(min(width, 1.0)) * max(width, 1.0), math.exp(-width)])
 
     def _percentiles(self, values: Array) -> Array:
@@ -186,9 +188,9 @@ class Bootstrap:
         return np.stack([middle - reach, middle + reach])
 
     def degrees_of_spread(self, values: Array) -> Array:
-        """Find how well the spread of values (n_bootstraps, ...) is known, (...), as degrees of freedom.
+        """Find the degrees of freedom (...) of the spread of values (n_bootstraps, ...).
 
-        What a unit does to a value is its covariance with how often the unit was drawn; of few draws much of that is noise.
+        The influence of a unit is the covariance of a value with how often the unit was drawn; with few draws it is noisy.
         """
         draws, n = self.counts.shape
         moves = np.tensordot(self.counts - 1.0, values - np.mean(values, axis=0), (0, 0))  # (n_units, ...)
@@ -210,9 +212,9 @@ class Bootstrap:
         )
 
     def plot(self, ax: Any = None, coordinates: Any = None) -> Any:
-        """Draw the scores, the ranks and the angles of the modes; of samples of one mode the scores and the pattern.
+        """Draw the scores, the ranks and the angles of the modes; for samples of one mode the scores and the pattern.
 
-        It has the band that holds for all entries at once; ``coordinates`` are those of the entries, such as wavelengths.
+        The pattern has its simultaneous band; ``coordinates`` are those of its entries, such as wavelengths.
         """
         from tracelearn.plotting.inference import draw_bootstrap  # noqa: PLC0415 - matplotlib is optional
 
@@ -295,7 +297,7 @@ def bootstrap(
 
 
 def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score_name: str) -> Bootstrap:
-    """Gather what draws gave, and extend their score to that of all samples; ``whole`` is the model of these."""
+    """Gather the results of the draws, and extrapolate their score to ``whole``, the model that is fitted to all samples."""
     n_draws = len(drawn.scores)
     coefs = drawn.rows.reshape(n_draws, *np.shape(whole.coef_))
     tensors = drawn.rows.reshape(n_draws, *np.shape(whole.coef_tensor_))
@@ -305,7 +307,7 @@ def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score
     spaces = [ranks_and_angles(factors_of(W, n_modes, shares_modes=shares_modes), factors) for W in tensors]
     influence = drawn.influence()
     extrapolated = influence if half is None else influence.extrapolated(half.influence(), _best_score(score_name))
-    # Noise may hide a part of either variance.
+    # Noise may have made either estimate of the variance too small, so the larger one is taken.
     less_sure = extrapolated if extrapolated.variance > influence.variance else influence
     return Bootstrap(
         scores=drawn.scores,
@@ -317,14 +319,14 @@ def _bootstrap(drawn: Drawn, half: Drawn | None, whole: Any, level: float, score
         level=level,
         scoring=score_name,
         counts=drawn.counts,
-        score=max(influence.score, extrapolated.score),  # a score that falls with more units says nothing of still more
+        score=max(influence.score, extrapolated.score),  # never extrapolated to a lower score
         standard_error=math.sqrt(less_sure.variance),
         degrees=less_sure.degrees,
     )
 
 
 def _is_share(score_name: str) -> bool:
-    """Tell whether a score is between zero and one; of a user's function only the user knows."""
+    """Tell whether a score is known to be a share between zero and one; that of a user's function is not."""
     return score_name.startswith(_SHARES) and score_name in get_scorer_names()
 
 
@@ -349,7 +351,7 @@ def quantile(values: Array, share: Any) -> Array:
 def ranks_and_angles(
     factors: list[tuple[Array, Array]], whole: list[tuple[Array, Array]]
 ) -> tuple[list[int], list[float]]:
-    """Find for each mode the rank, and the largest angle, in degrees, from the subspace of the model of all samples."""
+    """Find for each mode the rank, and the largest principal angle in degrees to the subspace of the ``whole`` model."""
     ranks = []
     angles = []
     for (U, sizes), (V, whole_sizes) in zip(factors, whole, strict=True):

@@ -21,8 +21,8 @@ from tracelearn.samples.modes import Modes
 
 __all__ = ["MapTest", "map_test", "neighbour_pairs", "neighbour_tables", "weigh_clusters"]
 
-# What is added to the spread of an entry, as a share of the largest: an entry that is zero in most permutations would have
-# an endless statistic in the others.
+# The spread of an entry is increased by this share of the largest spread: the statistic of an entry that is zero in most
+# permutations would be near infinite in the others.
 _LEAST_SPREAD = 0.05
 
 
@@ -76,11 +76,9 @@ class MapTest:
         """Tell which entries survive: by themselves, or, where there are clusters, as part of one, each at half the level."""
         if self.clusters is None or self.cluster_p_values is None:
             return np.asarray(self.p_values <= level)
-        # Either may be false: together they are so as rarely as the level says.
-        is_significant = np.append(
-            False, self.cluster_p_values <= 0.5 * level
-        )  # by the number of a cluster, 0 for none
-        return np.asarray((self.p_values <= 0.5 * level) | is_significant[self.clusters])
+        # Bonferroni: of the two kinds of findings each has half of the level.
+        is_cluster_significant = np.append(False, self.cluster_p_values <= 0.5 * level)  # cluster 0 is no cluster
+        return np.asarray((self.p_values <= 0.5 * level) | is_cluster_significant[self.clusters])
 
     def __str__(self) -> str:
         n_significant = int(np.sum(self.significant()))
@@ -178,7 +176,7 @@ def map_test(
     weights, _ = solve_sets(reading, reading.with_targets_of(everything, order), len(order))
     maps = weights if what == "weights" else reading.samples.covariance_times(weights)
     maps = to_numpy(maps).reshape(len(order), K, -1)
-    # Over all sets, that of the true targets among them: then no set is treated differently from the others.
+    # The spread is that over all sets, the true targets among them, so that every set is treated alike.
     spread = np.sqrt(np.mean(maps**2, axis=0))
     floor = _LEAST_SPREAD * float(np.max(spread))
     statistic = maps / (spread + (floor or 1.0))

@@ -52,9 +52,8 @@ def p_value(score: Any, null: Array) -> Array:
     >>> float(p_value(0.9, np.array([0.4, 0.5, 0.6])))
     0.25
     """
-    rounding = _EQUAL * np.maximum(
-        np.abs(score), np.max(np.abs(null), axis=0)
-    )  # scores have the units of their targets
+    # Relative to the size of the scores, which may be in the units of the targets.
+    rounding = _EQUAL * np.maximum(np.abs(score), np.max(np.abs(null), axis=0))
     return np.asarray((1 + np.sum(null >= np.asarray(score) - rounding, axis=0)) / (1 + len(null)))
 
 
@@ -108,10 +107,10 @@ def choose_exchange(labels: Array, groups: Array | None, stratified: Array | Non
 
 
 def _folds_and_exchange(cv: Any, labels: Array, groups: Array | None, *, classifier: bool) -> tuple[Folds, Exchange]:
-    """Draw folds once for all permutations, and say what is exchanged."""
+    """Draw the folds that all permutations share, and choose what is exchanged so that these folds stay valid."""
     cv = 5 if cv is None else cv
     whole_groups = groups is not None and choose_exchange(labels, groups).groups is not None
-    # Folds of whole groups must not look at the labels that these will exchange.
+    # Where whole groups exchange their labels, folds must not be stratified by these.
     folds = make_folds(cv, labels, groups, classifier=classifier and not whole_groups)
     stratified = classifier and (isinstance(cv, int) or isinstance(cv, StratifiedKFold | StratifiedGroupKFold))
     exchange = choose_exchange(labels, groups, fold_of_sample(folds) if stratified else None)
@@ -302,7 +301,7 @@ def _refitted_scores(model: Any, X: Any, y: Any, plan: ScoringPlan, scoring: Any
 
 
 def _scores_one_by_one(score: Callable[[Array], float], order: Array) -> Array:
-    """Score every order (S, n) of the targets, without what models say of permuted ones: (S,)."""
+    """Score every order (S, n) of the targets by a function of one order; return (S,). Warnings are silenced."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what models say of permuted targets is of no use
         warnings.simplefilter("once", ConvergenceWarning)
@@ -313,7 +312,7 @@ def _scores_one_by_one(score: Callable[[Array], float], order: Array) -> Array:
 
 
 def _chosen_model(search: Any, X: Any, groups: Array | None = None) -> tuple[Any, Any]:
-    """Make a model, not fitted, with what a fitted search has chosen; return it, and samples as it sees them."""
+    """Make an unfitted linear model with the parameters that a fitted search has chosen; return it, and its samples."""
     if isinstance(search, TensorSearch):
         return search.linear_estimator(), search.joined_views(X, groups)
     kind = TraceNormClassifier if is_classifier(search) else TraceNormRegressor
@@ -332,7 +331,7 @@ def _score_of_choice(search: Any) -> float:
 
 
 def _batch_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[float, Array]:
-    """Score a model, and what its fits to a tolerance give for every order (S, n) of the targets, (S,), the true one first."""
+    """Return the score of the model, and scores (S,) of fits to the gap ``tol`` for every order (S, n), the true one first."""
     scores, have_weights = _scores_of_sets(reading, folds, scoring, order, tol)
     if not have_weights:
         warn_of_zero_weights(reading.settings.alpha)
@@ -343,14 +342,14 @@ def _batch_scores(reading: Reading, folds: Folds, scoring: Any, order: Array, to
 
 
 def _scores_of_sets(reading: Reading, folds: Folds, scoring: Any, order: Array, tol: float) -> tuple[Array, bool]:
-    """Score a model for every order (S, n) of the targets, (S,), and say whether any fit has weights.
+    """Cross-validate a model for every order (S, n) of the targets; return scores (S,), and whether any weight is not zero.
 
-    All sets are fitted alike: the test is valid since the score is the same function of each of them.
+    All sets are fitted alike, to ``tol``: the test is valid since the score is the same function of each of them.
     """
     n_targets = reading.samples.n_targets
     fold_scores = np.empty((len(order), len(folds.splits)))
     have_weights = False
-    # Targets of all sets in memory at once, as long as they take no more than the batches themselves.
+    # The targets of one batch of sets are in memory at once: they take about as much as the weights that are solved for.
     for batch in batches(len(order), max(1, reading.n_samples * n_targets // 16)):
         sets = order[batch]
         for fold, (train, test) in enumerate(folds.splits):

@@ -76,7 +76,7 @@ def is_search(model: Any) -> bool:
 
 
 def shares_system(model: Any) -> bool:
-    """Tell whether fits to other targets of the same samples share one system: weights of classes make it follow the labels."""
+    """Tell whether fits to permuted targets share one system; class weights change it, as they move with the labels."""
     return is_trace_norm_model(model) and getattr(model, "class_weight", None) is None
 
 
@@ -95,7 +95,7 @@ def name_of_score(scoring: Any, *, classifier: bool) -> str:
 
 
 def read_labels(X: Any, y: Any) -> Array:
-    """Read targets as they came, and refuse where there are none."""
+    """Return targets as they came, labels or numbers, as an array of NumPy; refuse none, or another number than of samples."""
     refuse(y is None, "Expected one target for each sample, got none: pass y.")
     labels = to_numpy(as_source(X, y).all_targets()[0])
     n_samples = np.shape(X)[:1]
@@ -110,7 +110,7 @@ def read_labels(X: Any, y: Any) -> Array:
 
 
 def read_two_groups(groups: Any, n_samples: int) -> Array | None:
-    """Read the groups of samples, of which there must be two at least: None where there are none."""
+    """Check the groups of samples, and refuse a single group; None where no groups are given."""
     labels = read_groups(groups, n_samples)
     refuse(
         labels is not None and len(np.unique(labels)) < 2, "Expected at least two groups, got one: pass groups=None."
@@ -193,17 +193,13 @@ class ScoringPlan:
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a batch of fits begins with: the settings of a model, and samples in memory, checked once.
-
-    ``labels`` are the targets as they came, of NumPy, (n,) or (n, K); ``loss`` is that of the settings for as many columns as
-    these are coded in.
-    """
+    """What a batch of fits begins with: the settings of a model, and samples in memory, checked once."""
 
     spec: Spec
     settings: Settings
     samples: Samples
-    labels: Array
-    loss: Loss
+    labels: Array  # (n,) or (n, K), targets as they came, of NumPy
+    loss: Loss  # of the settings; for several classes it may be another than their name says
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, confounds: Any = None) -> Reading:
@@ -224,7 +220,7 @@ class Reading:
 
     @property
     def block(self) -> Block:
-        """All samples."""
+        """The one block that holds all samples: they are in memory."""
         (block,) = self.samples.blocks
         return block  # type: ignore[no-any-return]
 
@@ -246,7 +242,7 @@ class Reading:
         return np.searchsorted(to_numpy(self.spec.classes), self.labels)
 
     def cleaned(self, train: Array) -> Reading:
-        """Regress the confounds, if there are any, out of all samples, as learned from some of them."""
+        """Regress the confounds, if there are any, out of all samples, as learned from the samples of the index ``train``."""
         if not self.samples.n_confounds:
             return self
         regression = self.take(train).regression(centre=self.settings.fit_intercept)

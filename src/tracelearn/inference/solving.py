@@ -28,7 +28,7 @@ from tracelearn.solvers import Solver, admm
 
 __all__ = ["batches", "solve_groups", "solve_sets"]
 
-# Numbers in the weights of one batch: more would leave the cache, fewer are lost in calls.
+# Numbers in the weights of one batch: more would not fit in cache, of fewer the overhead of calls would be large.
 _LARGEST_BATCH = 250_000
 
 # The smallest gap that is tried in single precision, whose rounding hides smaller ones. Nearly all problems reach a gap of 2e-3
@@ -92,7 +92,7 @@ def solve_groups(data_fit: Squares, spec: Spec, settings: Settings, where: str) 
 
 
 def _share_one_system(reading: Reading, n_targets: int) -> bool:
-    """Tell whether all sets are right-hand sides of one system, or at least problems of their own."""
+    """Tell whether all sets can be one batch: right-hand sides of one system, or losses that are sums over targets."""
     loss = reading.loss
     return loss.has_moments or (loss.is_separable and not (reading.settings.target_mode and n_targets > 1))
 
@@ -130,19 +130,19 @@ def _suits_single(problems: Problems, solver: Solver) -> bool:
 def _solve_exactly(problems: Problems, solver: Solver, tol: float, max_iter: int) -> tuple[Array, float]:
     """Solve problems in double precision: weight tensors as rows (T, q), and the largest gap."""
     solution = solver(problems, tol=tol, max_iter=max_iter, exact_ranks=False)
-    return _rows_without_dust(problems, solution, tol), float(array_namespace(solution.gap).max(solution.gap))
+    return _rows_with_exact_zeros(problems, solution, tol), float(array_namespace(solution.gap).max(solution.gap))
 
 
 def _solve_roughly(problems: Problems, solver: Solver, tol: float, max_iter: int) -> tuple[Array, float]:
-    """Solve problems in single precision, and in double those whose gap it does not prove; return what these return."""
+    """As ``_solve_exactly``, but first in single precision; problems whose gap is not reached there are solved in double."""
     xp = array_namespace(problems.alpha)
     precision = problems.alpha.dtype
     fit: Any = problems.fit.single()  # type: ignore[attr-defined]
     alpha, scale = (as_dtype(numbers, fit.ridge.dtype) for numbers in (problems.alpha, problems.scale))
     rough = replace(problems, fit=fit, alpha=alpha, scale=scale)
     solution = admm(rough, tol=tol, max_iter=_SINGLE_MAX_ITER, exact_ranks=False, check_every=_SINGLE_CHECK_EVERY)
-    rows = as_dtype(_rows_without_dust(rough, solution, tol), precision)
-    # In double precision: what is rounded to the tolerance of single precision can be above it.
+    rows = as_dtype(_rows_with_exact_zeros(rough, solution, tol), precision)
+    # Compared in double precision: a gap just above tol may be equal to it once both are rounded to single precision.
     unproven = xp.nonzero(as_dtype(solution.gap, precision) > tol)[0]
     if unproven.shape[0] == 0:
         return rows, tol
@@ -150,19 +150,20 @@ def _solve_roughly(problems: Problems, solver: Solver, tol: float, max_iter: int
     return _with_rows_replaced(rows, solution.tensors_of(unproven), exact_rows), gap
 
 
-def _rows_without_dust(problems: Problems, solution: Solution, tol: float) -> Array:
-    """Return weight tensors as rows (T, q), zero where they gain no more than the gap and their split says that they are zero.
+def _rows_with_exact_zeros(problems: Problems, solution: Solution, tol: float) -> Array:
+    """Return weight tensors as rows (T, q), with exact zeros in place of tensors that are zero up to rounding.
 
-    What such weights are is rounding, but a score of ranks, such as an area under a curve, would see it.
+    These lower the objective by no more than ``tol``, and their split is zero. Predictions by rounding errors would still have
+    ranks, which scores such as the area under a curve would take for a result.
     """
     xp = array_namespace(solution.W)
     rows = xp.reshape(solution.W, (solution.W.shape[0], -1))
     gain_little = xp.nonzero(problems.scale - solution.objective <= tol * problems.scale)[0]
     if gain_little.shape[0] == 0:
         return rows
-    few = solution.take(gain_little)
-    tidy = problems.take(gain_little).penalty.tidy(few.W, few.split)
-    has_weights = xp.any(xp.reshape(tidy, (tidy.shape[0], -1)) != 0, axis=1)
+    candidates = solution.take(gain_little)
+    tidied = problems.take(gain_little).penalty.tidy(candidates.W, candidates.split)
+    has_weights = xp.any(xp.reshape(tidied, (tidied.shape[0], -1)) != 0, axis=1)
     tensors = solution.tensors_of(gain_little)
     return _with_rows_replaced(rows, tensors, rows[tensors, :] * as_dtype(has_weights, rows.dtype)[:, None])
 

@@ -19,10 +19,9 @@ from tracelearn.search.task import Task
 
 __all__ = ["PoorModelWarning", "warn_of_choice", "warn_of_copies_and_outliers", "warn_of_rising_end"]
 
-# A sample whose entry is so many times as far from the median as is usual, of so many samples at least, is worth a warning.
-_OUTLYING = 1e4
-_SOME = 20
-_ENTRIES = 1 << 20  # of samples that are compared together
+_OUTLYING = 1e4  # an entry is an outlier if its distance from the median is so many times that of an ordinary sample
+_FEWEST_REFERENCES = 20  # at least so many samples, if there are as many, have a median that outliers hardly move
+_ENTRIES = 1 << 20  # of the samples in one block, whose distances are computed together
 
 
 class PoorModelWarning(UserWarning):
@@ -37,7 +36,7 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) ->
     rows = data.searched.rows
     first, second = order[:-1], order[1:]
     held_apart = np.any(folds.held_out[:, first] & folds.training[:, second], axis=0)
-    # In order, copies are neighbours; few entries tell most pairs apart.
+    # The order sorts samples by their values: copies are neighbours. A few entries rule out most pairs before all are compared.
     few_entries = to_numpy(rows[:, :: max(1, rows.shape[1] // 16)])
     candidates = np.flatnonzero(held_apart & np.all(few_entries[first] == few_entries[second], axis=1))
     copies = []
@@ -57,12 +56,15 @@ def warn_of_copies_and_outliers(data: SearchData, folds: Folds, order: Array) ->
 
 
 def _warn_of_outlier(data: SearchData) -> None:
-    """Warn where an entry is far from all others: samples are compared with the median of some of them, entry by entry."""
+    """Warn of the largest outlier: the distance of a sample is that of its farthest entry from the median of this entry.
+
+    The medians are those of a regular subset of the samples.
+    """
     rows = data.searched.rows
     xp = array_namespace(rows)
     n, p = rows.shape
-    some = rows[:: max(1, n // _SOME), :]
-    median = xp.sort(some, axis=0)[some.shape[0] // 2, :]
+    references = rows[:: max(1, n // _FEWEST_REFERENCES), :]
+    median = xp.sort(references, axis=0)[references.shape[0] // 2, :]
     step = max(1, _ENTRIES // p)
     blocks = [rows[start : min(start + step, n), :] for start in range(0, n, step)]
     largest = [xp.max(xp.abs(block - median), axis=1) for block in blocks]
@@ -79,7 +81,7 @@ def _warn_of_outlier(data: SearchData) -> None:
 
 
 def warn_of_choice(model: Any, choice: Choice, fitted: Fitted, task: Task) -> None:
-    """Warn where scores say little, where the model is worse than none, or where what selects still rises to an end."""
+    """Warn where folds have no usable score, where the model is hardly better than none, or where a wider grid may be better."""
     name = type(model).__name__
     path, point = choice.path, choice.point
     targets = task.targets

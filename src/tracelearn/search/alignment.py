@@ -62,9 +62,9 @@ def why_not_aligned(groups: Array, folds: Folds, n_channels: int) -> str:
 
 
 def align_samples(samples: SamplesInMemory, transformer: TensorTransformer, groups: Array) -> SamplesInMemory:
-    """Show the samples of each group (n,) as a transformer does that is fitted to these alone.
+    """Transform the samples of each group (n,) by a clone of the transformer that is fitted to these samples alone.
 
-    Their weights do not count: those of samples to predict are not known.
+    Sample weights are ignored, since ``predict``, which aligns new samples in the same way, is given none.
     """
     Z = PerGroup(transformer).fit_transform(samples.tensors, groups=groups)
     if tuple(Z.shape[1:]) != samples.shape:

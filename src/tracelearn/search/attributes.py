@@ -89,11 +89,11 @@ def _by_view(
 
 
 def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, Any]:
-    """List the attributes that say what was chosen, and by which evidence."""
+    """List the attributes that say what was chosen (strengths, views, loss) and by which held-out scores."""
     path = choice.path
     point = choice.point
     names = choice.blend.names
-    like = task.targets.codes  # attributes that are arrays are of the library of the samples
+    like = task.targets.codes  # arrays among the attributes get its library, device and precision
     score, error = corrected_score(choice, task)
     results, row = cv_results(choice)
     alignment = task.alignment_of(choice.blend)

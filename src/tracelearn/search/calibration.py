@@ -13,13 +13,13 @@ from tracelearn.losses import softmax
 
 __all__ = ["Calibration", "calibrate"]
 
-# A slope is believed only for what it gains, in units of log-likelihood, beyond ``_CHANCE + _CHANCE_OF_FEW / n`` on n held-out
-# samples: the best of some paths gains as much on noise.
+# The slope is shrunk by how much its log-likelihood on n held-out samples exceeds ``_CHANCE + _CHANCE_OF_FEW / n``, which the
+# best of several paths gains on pure noise.
 _CHANCE = 3.5
 _CHANCE_OF_FEW = 20.0
 
-# Members of each class that are imagined at the mean score, but no more than two in all; and how strongly a slope, in standard
-# deviations of the scores, is drawn to zero, as so many samples would: both bound what few samples can claim.
+# Two priors, so that a few samples cannot give extreme probabilities: pseudo-observations of each class at the mean score, at
+# most two in all classes, and a ridge on the slope (in standard deviations of the scores) that weighs as much as so many samples.
 _IMAGINED = 1.0
 _SLOPE_PULL = 0.2
 
@@ -71,7 +71,7 @@ def calibrate(scores: Array, members: Array, weight: Array) -> Calibration:
     array([[0.9, 0.1]])
     """
     share = weight / np.sum(weight)
-    n = 1.0 / float(np.sum(share**2))  # samples of equal weight that would say as much
+    n = 1.0 / float(np.sum(share**2))  # the effective number of samples: how many of equal weight say as much
     K = scores.shape[1]
     mean = share @ scores
     z = scores - mean
@@ -80,15 +80,15 @@ def calibrate(scores: Array, members: Array, weight: Array) -> Calibration:
     imagined_share = min(_IMAGINED, 2.0 / K) / n
 
     def loss(parameters: Array, slope: float | None = None) -> tuple[float, Array]:
-        """Return the loss of offsets, after a slope unless that is given, and its gradient."""
+        """Return the penalised log-loss and its gradient, at a slope and offsets, or at offsets alone for a fixed ``slope``."""
         factor = parameters[0] if slope is None else slope
         offsets = parameters[-K:]
         logs = log_softmax(factor * z + offsets, axis=1)
         prior = log_softmax(offsets)
         excess = share[:, None] * (np.exp(logs) - members)
         value = -np.sum(share[:, None] * members * logs) - imagined_share * np.sum(prior)
-        pull = imagined_share * (K * np.exp(prior) - 1.0)
-        gradient = np.sum(excess, axis=0) + pull
+        prior_gradient = imagined_share * (K * np.exp(prior) - 1.0)
+        gradient = np.sum(excess, axis=0) + prior_gradient
         if slope is None:
             value += 0.5 * _SLOPE_PULL / n * factor**2
             gradient = np.append(np.sum(excess * z) + _SLOPE_PULL / n * factor, gradient)

@@ -41,20 +41,20 @@ from tracelearn.search.views import (
 
 __all__ = ["Choice", "Tried", "choose"]
 
-# With more weights than this, in all folds and classes, every alpha of a path takes long: every third is looked at first.
+# With more weights than this, in all folds and classes together, alphas take long: a coarse path of every third comes first.
 _MANY_WEIGHTS = 125_000
 
-# The whole path follows only where one of these explains so much more than the paths before: a share of the variance that they
-# explain, or of what they leave unexplained if that is smaller. Rough solutions differ by less.
+# The whole path follows only if the coarse one explains more than the paths before, by this share of the variance that these
+# explain or leave unexplained, whichever is smaller. Inaccuracies of the coarse path are smaller than that.
 _GAIN = 0.02
 
-# Standard errors by which the held-out log-loss must fall, over the folds, before more is learned than one factor.
+# A model with more parameters is taken if it lowers the held-out loss by so many standard errors of the differences over folds.
 _EVIDENCE = 2.0
 
-# No map between classes is tried for more classes than this: its entries are as many as their square.
+# A map between classes has the square of their number as entries: for more classes than this none is tried.
 _MOST_MAPPED = 100
 
-# Where decomposing the samples in every fold takes more multiplications than this, the search uses some of them.
+# If decomposing all samples in every fold takes more multiplications than this, the search draws a part of the samples.
 _MOST_MULTIPLICATIONS = 5e11
 
 
@@ -132,7 +132,7 @@ class Choice:
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """A first look at samples, as they are or aligned by group: which views to go on with, and ridge regression on these."""
+    """First results for samples, as they are or aligned by group: the screened views, and ridge regression on the best blend."""
 
     task: Task
     screening: Screening
@@ -141,7 +141,7 @@ class _Look:
 
     @property
     def value(self) -> float:
-        """What ridge regression explains of held-out samples."""
+        """The selection criterion of the best ridge regression; minus infinity where none was tried."""
         return -math.inf if self.ridge is None else self.ridge.path.value
 
 
@@ -151,7 +151,7 @@ class _Answer:
 
     look: _Look
     tried: Tried
-    losses: Array  # (F,), what each fold loses: for classes log-losses
+    losses: Array  # (F,), the held-out loss of each fold: log-loss for classes, else minus the score
     class_map: Array | None = None
     shares: dict[str, float] = field(default_factory=dict)
     screened: tuple[Trial, ...] = ()
@@ -159,7 +159,7 @@ class _Answer:
 
 
 def choose(task: Task, report: Report) -> Choice:
-    """Find out what to learn from samples as they are, then whether it is better to align those of each group before."""
+    """Choose views, strengths and loss for samples as they are; then find out whether aligning each group first is better."""
     count = _affordable_samples(task)
     index = None
     searched_task = task
@@ -177,7 +177,7 @@ def choose(task: Task, report: Report) -> Choice:
 
 
 def _affordable_samples(task: Task) -> int:
-    """Count the samples that can be decomposed in every fold in some seconds."""
+    """Find how many samples the search can use, so that decomposing them in every fold takes seconds at most."""
     n = task.n_samples
     p = math.prod(task.samples.shape)
     if is_sparse(task.samples.rows) or not task.targets.loss.has_moments:
@@ -199,7 +199,10 @@ def _look_at(task: Task, report: Report) -> _Look:
 
 
 def _ask(look: _Look, report: Report) -> _Answer:
-    """Find out whether the trace norm or ridge regression alone is better on the views, which loss, similarities or not."""
+    """Choose between ridge regression and the trace norm, then the loss, then whether flexible views are added.
+
+    ``look`` has the results so far; what comes back has the best path, and all paths that were tried for it.
+    """
     task = look.task.first_repeat()
     screening = look.screening
     split_blend = look.split_blend
@@ -207,7 +210,8 @@ def _ask(look: _Look, report: Report) -> _Answer:
     in_doubt = bool(task.alignment)
     if not tried or not report(Event("ridge", 1.0, f"ridge regression on {split_blend.blend}")):
         tried.append(_try_trace_norm(task, split_blend, look.value, report, in_doubt=in_doubt))
-    # Ridge regression does not see what only a low rank can find in samples of many entries: they get a path of their own.
+    # Screening by ridge regression misses signals that only a low rank finds among many entries. So the best view in which
+    # samples keep their modes has a path of its own.
     first_order = Blend((screening.first_order,), alignment=task.alignment)
     is_new = bool(screening.first_order) and first_order.names != screening.blend.names
     if is_new and not report(Event("path", 0.9, f"trace norm on {split_blend.blend}")):
@@ -221,7 +225,8 @@ def _ask(look: _Look, report: Report) -> _Answer:
     if screening.similar is not None and not report(Event("losses", 0.5, f"losses on {best.blend}")):
         with_similarities = _try_ridge(SplitBlend.of(task, screening.similar, screening.views))
         all_tried.append(with_similarities)
-        # Similarities fit smooth functions, which explain more than they tell classes apart: what explains less cannot win.
+        # Smooth functions explain more variance of the codes of classes than their log-loss confirms, so similarities that do not
+        # even explain more variance cannot win.
         if with_similarities.path.value > best.path.value:
             rival = _with_best_loss(look, with_similarities)
             all_tried += rival.all_tried
@@ -243,8 +248,8 @@ def _try_trace_norm(
 ) -> Tried:
     """Walk the path of the trace norm on a blend.
 
-    Where an alpha takes long, or a path is ``in_doubt``, every third alpha is looked at first, and the path ends there if none of
-    these beats a value, that of the paths before, by a small gain.
+    Where an alpha takes long, or the path is ``in_doubt``, a coarse path of every third alpha comes first. It is all that is
+    returned unless its best value exceeds ``value_to_beat``, that of the paths before, by a small gain.
     """
     began = time.perf_counter()
     rules = task.rules
@@ -299,7 +304,7 @@ def _with_best_loss(look: _Look, tried: Tried) -> _Answer:
 
 
 def _is_evident(gain: Array) -> bool:
-    """Tell whether paired differences over folds are above zero by more than chance."""
+    """Tell whether the mean of paired differences over folds is more than ``_EVIDENCE`` standard errors above zero."""
     gain = gain[~np.isnan(gain)]
     if len(gain) < 2:
         return False
@@ -311,7 +316,9 @@ def _is_evident(gain: Array) -> bool:
 
 
 def _aligned_if_better(answer: _Answer, looks: list[_Look], report: Report) -> _Answer:
-    """Take aligned samples, of the best of some looks, the last one, where held-out groups confirm it.
+    """Take aligned samples instead of those as they are, where they let the model predict held-out groups better.
+
+    ``looks`` are first looks at samples in each alignment; the last one is at the best alignment, and the only candidate.
 
     Ridge regression is asked first: only where aligned samples let it predict held-out groups better by more than chance, the
     other questions are asked of them as well, and the answers compared in the same way.
@@ -337,7 +344,9 @@ def _aligned_if_better(answer: _Answer, looks: list[_Look], report: Report) -> _
 
 
 def _look_at_alignments(task: Task, index: Array | None, answer: _Answer, report: Report) -> list[_Look]:
-    """Look at samples in each alignment by the best quick views of each kind; last at the best one, by chosen slow ones too.
+    """Take a first look at samples in each alignment, through the best quick views of each kind; return the best one last.
+
+    If slow views were chosen for samples as they are, the best alignment is looked at once more with these added.
 
     All samples of the task are aligned, also where only those of an index choose: a group is aligned by all of its samples.
     """
@@ -365,7 +374,7 @@ def _look_at_alignments(task: Task, index: Array | None, answer: _Answer, report
 
 
 def _best_of_each_quick_kind(answer: _Answer) -> tuple[Candidate, ...]:
-    """Choose views to show aligned samples by: of those that do not take long the chosen ones, and the best of each class."""
+    """Choose the views of aligned samples: among those that are quick, the chosen ones and the best of each transformer class."""
     screening = answer.look.screening
     names = {*answer.tried.blend.names, *screening.blend.names, screening.first_order}
     best_values: dict[type, tuple[float, str]] = {}
@@ -424,11 +433,11 @@ def _choice_of(task: Task, answer: _Answer, *, is_drawn: bool) -> Choice:
     targets = task.targets
     n_searched = answer.look.task.n_samples
     point = path.best
-    # One of several views predicts numbers a little by chance: a score that folds do not confirm gets the simpler model.
+    # The best of several views predicts numbers a little by chance. If the folds do not confirm it, the simpler model is taken.
     is_in_doubt = bool(answer.look.screening.shares) and not targets.are_classes and targets.scorer is None
     if task.rules.one_standard_error or (is_in_doubt and _may_be_luck(path, split)):
         point = path.simplest_within_error()
-    # Where drawn samples chose for all: optimal strengths fall at least as the root of the number of samples.
+    # Optimal strengths fall with the number of samples, at least as its inverse root: for when drawn samples chose for all.
     ratio = math.sqrt(n_searched / task.n_samples)
     calibration = None
     if targets.are_classes:

@@ -1,7 +1,7 @@
 """The score of what was chosen, corrected for the choice: the best of many is best by luck as well.
 
-Held-out samples are drawn with replacement, the best of all models on the draw is chosen, and judged by the samples that the draw
-leaves out (Tsamardinos, Greasidou and Borboudakis, 2018): by so much as these scores are lower is the best one better by luck.
+Held-out samples are drawn with replacement. The model that is best on a draw is scored on the samples that the draw leaves out.
+The mean difference of both scores is the optimism, which is subtracted (Tsamardinos, Greasidou and Borboudakis, 2018).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
         return float(path.means[point]), float(path.errors[point])
     weight = to_numpy(split.targets.weight)
     walked = [tried.path for tried in choice.all_tried] + [trial.path for trial in choice.screened]
-    tables = [other.outcomes for other in walked if other.outcomes.shape[1] == n_samples]
+    tables = [walked_path.outcomes for walked_path in walked if walked_path.outcomes.shape[1] == n_samples]
     luck = optimism(tables, weight, task.groups) if point == path.best else 0.0
     outcomes = path.outcomes[point]
     fits_codes = task.targets.are_classes and split.has_moments and not choice.is_logistic
@@ -44,20 +44,22 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
         outcomes = _outcomes_about_common_mean(path, split)
     judged = ~np.isnan(outcomes)
     score = float(np.average(outcomes[judged], weights=weight[judged]))
-    # Besides the samples that judge, those that folds have learned from vary, and these they share (Nadeau and Bengio, 2003).
+    # Training samples vary between studies as well as held-out ones, and folds share them: the correction of Nadeau and Bengio
+    # (2003).
     n_judged = np.count_nonzero(judged)
     n_training = np.mean([len(train) for train, _ in split.folds.splits])
     error = math.sqrt(1.0 + n_judged / n_training) * standard_error(outcomes, weight, task.groups)
-    if task.targets.are_classes:  # where all samples are right, the next one may be wrong
+    if task.targets.are_classes:  # an accuracy of one on few samples is no certainty
         error = max(error, 1.0 / n_judged)
     return score - luck, math.hypot(error, luck / 2.0)
 
 
 def _outcomes_about_common_mean(path: Path, split: SplitSamples) -> Array:
-    """Find which held-out samples (n,) the best models classify rightly, with intercepts about the mean of all codes.
+    """Find how often (n,) the models at the best point classify each held-out sample rightly, with corrected intercepts.
 
-    Where groups have one label, folds that hold them out whole cannot be stratified: the classes that a fold holds out are rarer
-    among its training samples than among new ones, and its intercept leans to the others. It is moved back.
+    Where each group has one label, folds that hold groups out whole cannot be stratified. The classes that a fold holds out are
+    rarer in its training part than in all samples, and its intercept favours the others. So intercepts are moved by the
+    difference of the mean codes in the training part and in all samples.
     """
     codes = to_numpy(split.targets.codes)
     weight = to_numpy(split.targets.weight)
@@ -90,7 +92,7 @@ def standard_error(outcomes: Array, weight: Array, groups: Array | None = None) 
 
 
 def optimism(outcomes: Sequence[Array], weight: Array, groups: Array | None = None, random_state: object = 0) -> float:
-    """Find by how much the best held-out score exceeds what it is worth.
+    """Find by how much the best held-out score exceeds the expected score on new samples, since it was chosen as the best.
 
     Parameters
     ----------
@@ -107,7 +109,7 @@ def optimism(outcomes: Sequence[Array], weight: Array, groups: Array | None = No
         return 0.0
     table = np.unique(table[:, judged], axis=0)
     weight = weight[judged]
-    # Of models that are as good on a draw, the first is chosen: the best on all samples.
+    # The best model on all samples comes first, so that it wins ties on a draw.
     table = table[np.argsort(-(table @ weight), kind="stable")]
     totals = table * weight
     weights = weight

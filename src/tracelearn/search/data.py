@@ -45,22 +45,22 @@ _BYTES = 40
 
 @dataclass(frozen=True, eq=False)
 class SearchData:
-    """What ``fit`` was given, checked: all samples, wherever they are, and those of some weight that are in memory to choose by.
+    """Checked samples of a search: n in all, wherever they are, of which m are in memory to choose by.
 
-    ``index`` numbers the latter among all; ``is_all`` says that no other sample has any weight.
+    The m samples are all whose weight is not zero, or a random draw of them where these do not fit in memory.
     """
 
     spec: Spec
-    samples: Samples
-    searched: SamplesInMemory
-    codes: Array  # (m, K), the coded targets of those that choose
+    samples: Samples  # all n, for the last fit
+    searched: SamplesInMemory  # the m to choose by
+    codes: Array  # (m, K), their coded targets
     confounds: Array | None  # (m, q)
-    index: Array  # (m,)
+    index: Array  # (m,), their indices among all n
     labels: Array  # (n,), the targets of all samples as they came
-    weight: Array  # (n,), what they weigh
-    is_all: bool
+    weight: Array  # (n,), the weights of all samples
+    is_all: bool  # whether the m are all samples whose weight is not zero
     resampler: ResampleTime | None = (
-        None  # fitted to samples in memory: what completes samples with gaps, or of another length
+        None  # fills gaps, and brings new samples to the common length; fitted to those in memory
     )
 
     @property
@@ -92,7 +92,7 @@ class SearchData:
         return folds.restricted_to(self.index)
 
     def targets(self, loss: Loss, scoring: Any, *, fit_intercept: bool) -> Targets:
-        """State what is learned about the samples in memory, and how ``scoring``, the user's or None, judges it."""
+        """Gather the coded targets, weights and confounds of the samples in memory, and the scorer that ``scoring`` asks for."""
         loss = loss_for(loss, self.spec.n_targets)
         scorer = None
         if scoring is not None:
@@ -191,7 +191,7 @@ def find_time(spec: Spec, time_axis: Any, padded_along: int | None) -> int | Non
 
 
 def is_incomplete(X: Any, shape: tuple[int, ...]) -> bool:
-    """Tell whether samples in memory have gaps, or are of another length than samples of a shape."""
+    """Tell whether samples in memory have gaps, or another shape than ``shape``: they must then be resampled."""
     if is_sparse(X):
         return False
     values = X if is_non_numpy(X) else np.asarray(X)

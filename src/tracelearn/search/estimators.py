@@ -255,9 +255,9 @@ class TensorSearch(RoutesToSplitter, LinearInViews, TensorInput, CallbackSupport
         )
 
     def _resampler(self, spec: Spec, padded_along: int | None) -> ResampleTime:
-        """Make what completes samples with gaps or of unequal length.
+        """Make the transformer that fills gaps and brings samples of unequal length to one.
 
-        Flat samples have as many times as columns say, so that n_features_in_ is their number.
+        For flat samples this is the length that their columns imply, so that ``n_features_in_`` stays the number of columns.
         """
         time = find_time(spec, self.time_axis, padded_along)
         is_fixed = time is None or spec.is_flat
@@ -335,7 +335,7 @@ class TensorSearch(RoutesToSplitter, LinearInViews, TensorInput, CallbackSupport
         return ((), why_not) if why_not else (alignments, "")
 
     def _settings(self, alpha: float, ridge: float, *, is_logistic: bool, penalty: Any) -> Settings:
-        """Say what is solved for the weights of the chosen views."""
+        """State the last fit: the problem and the solver for the weights of the chosen views."""
         return Settings(
             loss=loss_named("log_loss", for_classes=True) if is_logistic else self._loss(),
             alpha=alpha,

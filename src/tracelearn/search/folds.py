@@ -19,17 +19,17 @@ from tracelearn.errors import warn
 
 __all__ = ["Folds", "canonical_order", "corrected_error", "draw_samples", "fold_of_sample", "make_folds"]
 
-# A draw from many samples has at least so many of each class, or all of them: two for each of five folds.
+# The fewest samples of each class in a draw (all of them, where the class has fewer): two for each of five folds.
 FEWEST_OF_CLASS = 10
 
-# Where classes are so many that a draw would have fewer members of each, it has those of some classes alone.
+# A draw that would have fewer samples of each class than this leaves out some classes instead.
 MEMBERS_OF_MANY = 4
 
-# Samples are ordered by numbers that are rounded to this share of their spread: more than rounding, less than any difference.
+# Sort keys of samples are rounded to this share of their spread, so that floating-point errors do not change the order.
 _ROUNDED = 1e-9
-_BLOCK_ENTRIES = 1 << 20  # of samples that are looked at together
+_BLOCK_ENTRIES = 1 << 20  # of samples whose sort keys are computed together
 
-# By whether targets are classes and whether there are groups.
+# scikit-learn's splitter, by whether targets are classes, and whether there are groups.
 _SPLITTERS = {
     (True, True): StratifiedGroupKFold,
     (True, False): StratifiedKFold,
@@ -94,7 +94,7 @@ class Folds:
         return replace(self, splits=self.splits[: len(self) // self.n_repeats], n_repeats=1)
 
     def restricted_to(self, index: Array) -> Folds:
-        """Keep the samples of an index, numbered in its order; folds that lose one side are dropped."""
+        """Keep the samples of an index, renumbered in its order; drop folds without training or test samples among them."""
         new_number = np.full(self.n_samples, -1)
         new_number[index] = np.arange(len(index))
         splits = []

@@ -35,7 +35,7 @@ def show_all_samples(
 
 
 def _show_in_memory(choice: Choice, task: Task, data: SearchData) -> tuple[ShownByViews, Samples]:
-    """Show samples in memory by the chosen views; those that all samples chose are fitted."""
+    """Show samples in memory by the chosen views, which are fitted here unless the search fitted them to all samples already."""
     views = choice.views
     if not views:
         samples = task.aligned_samples(choice.blend)

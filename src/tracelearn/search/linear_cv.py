@@ -199,7 +199,8 @@ class LinearCV(RoutesToSplitter, LinearModel):
         order = len(shape)
         if isinstance(self.mode_weights, str):
             if order <= 2 or not is_overlapped(self.penalty):
-                return [None]  # at order 2 all weights give one norm, and latent norms choose their mode themselves
+                # Both unfoldings of a matrix have one norm, and latent norms choose among the modes themselves.
+                return [None]
             alone = [tuple(float(n == mode) for n in range(order)) for mode in range(order)]
             return [None, *alone]
         lists = list(self.mode_weights)
@@ -308,7 +309,7 @@ class LinearCV(RoutesToSplitter, LinearModel):
         return kind.from_fitted(self._spec, fitted, loss=self.loss)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the samples of ``fit`` out of pickles and files, and what only a warm start needs."""
+        """Leave the samples, kept for ``coef_path_``, and the solution, kept for warm starts, out of pickles and files."""
         state = dict(super().__getstate__())
         state.pop("_training", None)
         state.pop("_warm_start", None)

@@ -41,22 +41,22 @@ __all__ = [
 # where rounding decides.
 RIDGES = np.geomspace(1.0, 1e-6, 13)
 SMALLER_RIDGES = (np.geomspace(1e-6, 1e-9, 7)[1:], np.geomspace(1e-9, 1e-12, 7)[1:])
-_RISE = 1e-3  # of the range of what selects: such a last step is a path that rises
+_RISE = 1e-3  # a path still rises if the last step of its selection criterion is larger than this share of the range
 _LOGISTIC_RIDGES = np.geomspace(1e-2, 1e-6, 5)
 
-# Numbers in the weights of one batch of ridges: more would leave the cache without fewer calls.
+# Most numbers in the weights of one batch of ridges: larger batches would not fit in cache, and calls are few enough.
 _LARGEST_BATCH = 2_000_000
 
-# The same for folds in one batch of ``_LeaveOut``, which could also be solved one by one.
+# The same for one batch of folds in ``_LeaveOut``, which gains less from batches.
 _LARGEST_TOGETHER = 250_000
 
-# They are one batch only where the largest fold is at most so many times the mean size, since the smaller ones are padded.
+# Folds of one batch are padded to the largest, so they are batched only if that is at most so many times their mean size.
 _PADDED = 1.25
 
 # Held-out scores differ by far more than this between neighbouring alphas: paths need no tighter gap to choose one.
 _TOL = 2e-3
 _FEWEST_ITERATIONS, _MOST_ITERATIONS = 4, 60  # for an alpha of our own grid
-_ITERATIONS_OF_USER = 120  # for an alpha of the user, and may be far from the one before
+_ITERATIONS_OF_USER = 120  # for an alpha of the user, which may be far from the one before
 
 # Logistic regression is tried up to so many weights, and so many products of weights and samples in a step.
 _MOST_WEIGHTS = 2048
@@ -73,17 +73,17 @@ class Path:
     scores: Array  # (A, F), higher is better; NaN where a fold has none
     means: Array  # (A,), the mean score over folds
     errors: Array  # (A,), its standard error
-    selecting: Array  # (A,), what selects; higher is better
+    selecting: Array  # (A,), the selection criterion; higher is better
     outcomes: Array  # (A, n), what each held-out sample adds to the score; NaN where no fold holds a sample out
     first: int  # the first point that may be chosen
-    best: int  # the point whose smoothed value of what selects is best
-    value: float  # that smoothed value
+    best: int  # the point where the smoothed selection criterion is best
+    value: float  # the smoothed criterion there
     models: Models  # of the best point
     held_out: tuple[Array, ...]  # its scores, F times (m, K), in the units of the split
 
     @cached_property
     def end(self) -> str:
-        """The end of the path that is best while what selects still rises to it: "largest", "smallest" or ""."""
+        """The end of the path, "largest" or "smallest", if it is best and the criterion still rises towards it; else ""."""
         return rising_end(self.selecting, self.best)
 
     def simplest_within_error(self) -> int:
@@ -128,7 +128,7 @@ def read_strengths(strengths: Any, name: str) -> Array:
     return values
 
 
-# --- what selects --------------------------------------------------------------------------------------------------------
+# --- the selection criterion ---------------------------------------------------------------------------------------------
 
 
 def explained_variance(statistics: Array, weights: Array, *, numbers: bool = False) -> Array:
@@ -162,7 +162,7 @@ def explained_variance(statistics: Array, weights: Array, *, numbers: bool = Fal
 
 
 def smoothed(selecting: Array) -> Array:
-    """Average what selects (A, ...) over neighbouring points; round it, so that of equals the largest strength is chosen."""
+    """Average the criterion (A, ...) over neighbouring points; round it, so that of equals the largest strength is chosen."""
     padded = np.concatenate([selecting[:1], selecting, selecting[-1:]])
     return np.round(0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:], 9)
 
@@ -261,7 +261,7 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
         Of a loss that has moments.
     ridges : array of shape (A,), default=None
         Decreasing shares of the total variance of the features. None is a grid down to 1e-6, which is extended to 1e-9 and
-        1e-12 as long as what selects still rises at its end.
+        1e-12 as long as the selection criterion still rises at its end.
     """
     leave_out = _LeaveOut.of(split)
     grid = RIDGES if ridges is None else ridges
@@ -281,7 +281,7 @@ def ridge_path(split: SplitSamples, ridges: Array | None = None) -> Path:
 
 
 def still_rises(selecting: Array) -> bool:
-    """Tell whether what selects along a path (A,) rises at its end, by a share of its range.
+    """Tell whether the selection criterion along a path (A,) still rises at its end, by a share of its range.
 
     Models that are far worse than none say nothing about how much there is to gain: a range above one, the share of the variance
     that a perfect model explains, counts as one.
@@ -321,17 +321,20 @@ def _ridge_models(split: SplitSamples, ridges: Array, leave_out: _LeaveOut | Non
 
 @dataclass(frozen=True, eq=False)
 class _LeaveOut:
-    """Ridge regression without the samples of a fold, from sums over all samples in coordinates whose products are diagonal."""
+    """Ridge regression for all folds from the principal axes of all samples, where the matrix of products is diagonal.
+
+    The samples that a fold holds out are eliminated from the solution for all samples, see ``_without``.
+    """
 
     squares: Array  # the diagonal (r,) of the matrix of products
     cross: Array  # the products (r, K) of coordinates and targets, which all folds share
 
     @classmethod
     def of(cls, split: SplitSamples) -> _LeaveOut | None:
-        """Prepare what the ridge regressions of all folds share.
+        """Sum up the products that all folds share, or return None where this way is not open.
 
-        Not where samples differ in weight or are seen by folds in several ways, or where folds hold out many samples for each
-        feature: their own decompositions take less time then.
+        It is not if samples differ in weight, or if folds see samples in different ways. Nor is it worthwhile if folds hold out
+        many samples for each feature: a decomposition for each fold takes less time then.
         """
         folds = split.folds
         weight = to_numpy(split.targets.weight)
@@ -360,11 +363,11 @@ class _LeaveOut:
         return Models(xp.concat(weights, axis=1), xp.concat(intercepts, axis=1))
 
     def _without(self, split: SplitSamples, tests: Sequence[Array], ridges: Array) -> tuple[Array, Array]:
-        """Solve without the samples of each fold: weights (A, F, K, r) and intercepts (A, F, K).
+        """Solve without the test samples of each fold: weights (A, F, K, r) and intercepts (A, F, K).
 
-        The problem of a fold is that of all samples, where each of its m test samples has a free offset of its own: they fit
-        exactly, and have no influence. The offsets and the intercept solve a system of m + 1 unknowns (the Schur complement of
-        the diagonal one of the coordinates). Test sets of different sizes are padded by samples of zeros.
+        The problem of a fold is written as that of all samples with one more unknown for each of its m test samples, an offset
+        that makes it fit exactly, so that it has no influence. Eliminating the weights, whose matrix is diagonal, leaves a system
+        for the m offsets and the intercept (a Schur complement). Test sets of different sizes are padded by samples of zeros.
         """
         xp = array_namespace(split.rows)
         X = split.rows
@@ -493,7 +496,7 @@ class _FoldWalk:
 
     @cached_property
     def rough(self) -> Any:
-        """The same in single precision, for squares that are factored: enough to choose by."""
+        """The data fit in single precision where ADMM factors a matrix: accurate enough to choose by; else ``exact``."""
         is_factored = isinstance(self.exact, Squares) and self.exact.solvers.path == "admm"
         return self.exact.single() if is_factored else self.exact
 
@@ -502,13 +505,12 @@ class _FoldWalk:
         fit = self.rough
         solver = self.exact.solvers.path
         if start is not None and start.rho is not None and alpha_before and alpha > 0:
-            start = replace(
-                start, rho=start.rho * float(alpha / alpha_before)
-            )  # forces, and so the step, scale with alpha
+            # The dual variables, and so the step size, scale with alpha.
+            start = replace(start, rho=start.rho * float(alpha / alpha_before))
         strength = array_namespace(fit.ridge).full_like(fit.ridge, float(alpha))
         shape = self.split.weights_shape
         problems = Problems(fit, self.norm, strength, shape, fit.at_zero.value, penalised=bool(alpha > 0))
-        # Few iterations from the alpha before are enough to choose by, and a certificate would end none of them.
+        # From the solution for the alpha before so few iterations are made that checking the gap would hardly end them earlier.
         options = {"check_every": 10 if self.max_iter > 10 else None} if solver == "admm" else {}
         max_iter = self.max_iter if start is not None else 2 * self.max_iter
         solution: Solution = SOLVERS[solver](
@@ -533,7 +535,7 @@ def logistic_is_quick(split: SplitSamples) -> bool:
 
 
 def logistic_path(split: SplitSamples) -> Path | None:
-    """Try logistic regression with a squared norm; what selects among ridges is the held-out log-loss.
+    """Try logistic regression with a squared norm; ridges are selected by the held-out log-loss.
 
     None where it would take long, or where a fold has no training sample of some class: intercepts would go to infinity.
     """
@@ -567,6 +569,6 @@ def logistic_path(split: SplitSamples) -> Path | None:
     def solve(point: int) -> Models:
         return Models(models.weights[point : point + 1, ...], models.intercepts[point : point + 1, ...])
 
-    # Two classes have one row of weights, twice as long as each of two.
+    # For two classes one row of weights takes the place of two opposite ones: twice as long, so |W|^2 is twice that of both.
     ridges = (0.5 if has_two_classes else 1.0) * _LOGISTIC_RIDGES
     return _path(split, "logistic", 0.0 * ridges, ridges, judgement, solve, selecting=-losses)

@@ -64,8 +64,9 @@ class _Row(NamedTuple):
 def views_tried(choice: Choice, why_not_aligned: str) -> dict[str, list[Any]]:
     """List every view that was screened and every path that was walked; ``pandas.DataFrame`` makes a table of it.
 
-    The columns are ``views``, ``path``, ``score`` and ``score_se`` on held-out samples, ``explained`` (what selects: the variance
-    explained after calibration, or minus the log-loss of logistic regression), ``seconds``, ``taken`` and ``reason``.
+    The columns are ``views``, ``path``, ``score`` and ``score_se`` on held-out samples, ``explained`` (the
+    criterion: the variance explained after calibration, or minus the log-loss of logistic regression), ``seconds``, ``taken``
+    and ``reason``.
     """
     rows = []
     for trial in choice.screened:

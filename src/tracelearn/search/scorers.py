@@ -1,4 +1,4 @@
-"""What a user's scorer makes of held-out scores: it is shown an estimator that has them."""
+"""Held-out predictions scored by a user's scorer, which is given a stand-in estimator that returns these predictions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["scored", "scorer_of", "with_scores"]
 
 
 class _Fixed(BaseEstimator):
-    """An estimator whose scores of some samples are known: what a scorer looks at."""
+    """A stand-in estimator for a scorer: it returns the scores (n, K) that it was made with, whatever X is."""
 
     def __init__(self, scores: Array, loss: Any, classes: Array | None, single: bool) -> None:
         self.scores = scores
@@ -55,7 +55,7 @@ class _FixedClassifier(ClassifierMixin, _Fixed):
 
 
 def with_scores(scores: Array, loss: Loss, classes: Array | None = None, *, is_single: bool = True) -> Any:
-    """Make an estimator that has given scores (n, K) of some samples, for a scorer to look at.
+    """Make a stand-in estimator that returns given scores (n, K) of samples, for a scorer to look at.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def scorer_of(
 
 
 def scored(scoring: Any, fixed: Any, labels: Array, weight: Array | None) -> float:
-    """Ask the user's scorer of an estimator whose scores of these samples are known; NaN where there is none."""
+    """Return what the user's scorer says of a stand-in from ``with_scores``; NaN where the score is not defined."""
     scorer = get_scorer(scoring) if isinstance(scoring, str) else scoring
     rows = np.zeros((len(labels), 1))
     with warnings.catch_warnings():

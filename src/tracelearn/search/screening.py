@@ -31,28 +31,28 @@ from tracelearn.search.views import (
 
 __all__ = ["Screening", "Trial", "screen", "shares_of"]
 
-# So many samples, drawn at random, tell which views are worth showing.
+# Views are screened on at most about so many samples, drawn at random.
 SCREENED = 400
 
-# A view is dropped where all others together leave at most so much more unexplained without it, as a share of that.
+# A view is dropped if the unexplained variance grows by at most this share without it.
 LEAST_GAIN = 0.002
 
-# Of the remaining views those whose share in the best combination is above the first number enter the blend, at most so many.
+# The blend takes views whose share in the best combination exceeds LEAST_SHARE, the largest first, and at most MOST_VIEWS.
 LEAST_SHARE = 0.1
 MOST_VIEWS = 4
 
 # Views are added to the best one as long as the search takes no more multiplications than this.
 _MOST_MULTIPLICATIONS = 3e11
 
-# Of samples with more numbers than this no view is held that is as large as they: the few that the search goes on with are fitted
-# again.
+# If samples have more numbers than this, a fitted view is kept in memory only if it is less than half as large. Other views are
+# fitted again if they are chosen.
 _MOST_NUMBERS_HELD = 1 << 20
 
-# Views are tried side by side as long as they take about so many bytes together: each takes some times those of the samples.
+# Views are screened in parallel as long as they take about so many bytes together, each _COPIES times those of the samples.
 _BYTES_SIDE_BY_SIDE = 1 << 30
 _COPIES = 3
 
-# Views with similarities or thresholds are tried where they leave so much less unexplained, as a share of it.
+# Flexible views, similarities and thresholds, are tried if the unexplained variance falls by more than this share with them.
 SIMILAR_GAIN = 0.02
 
 # Where ridge regression on a view that keeps the modes leaves so many times more unexplained than on the best, it gets no path
@@ -74,7 +74,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """What came of all views: those to go on with, in one problem, and the shares of all."""
+    """The result of screening: the blends of views to go on with, and the share of each view in the best combination."""
 
     blend: Blend
     shares: dict[str, float] = field(default_factory=dict)  # the largest first; empty where nothing was screened
@@ -82,9 +82,8 @@ class Screening:
     similar_shares: dict[str, float] = field(default_factory=dict)
     first_order: str = ""  # the best view that keeps the modes of a sample, where it is not far behind another
     trials: tuple[Trial, ...] = ()
-    views: dict[str, FittedView] = field(
-        default_factory=dict
-    )  # those to go on with that are held, fitted to all samples
+    # Views of the blends that are fitted to all samples, as far as they were kept.
+    views: dict[str, FittedView] = field(default_factory=dict)
 
 
 def screen(task: Task, report: Report) -> Screening:
@@ -121,7 +120,7 @@ def screen(task: Task, report: Report) -> Screening:
 
 
 def _screen_view(candidate: Candidate, task: Task, drawn: Task, index: Array) -> tuple[Trial, FittedView | None]:
-    """Fit a view, and try ridge regression on it with samples drawn from the task, which have this index in it.
+    """Fit a view, and try ridge regression on it with the ``drawn`` samples, whose indices in the task are ``index``.
 
     The view is returned as well where it was fitted to all samples of the task and is small enough to be held.
     """
@@ -178,7 +177,7 @@ def _blend_of_largest(
             share > LEAST_SHARE
             and count_multiplications(task.n_samples, n_joined, n_joined, len(task.folds)) <= _MOST_MULTIPLICATIONS
         ):
-            strengths[name] = float(f"{share / largest:.3g}")
+            strengths[name] = float(f"{share / largest:.3g}")  # held-out scores tell no more digits
             n_entries = n_joined
     return Blend(tuple(strengths), tuple(strengths.values()), task.alignment), ordered
 
@@ -190,7 +189,7 @@ def _first_order(trials: Sequence[Trial], *, explains: bool) -> str:
         return ""
     best = max(keep_modes, key=lambda trial: trial.path.value)
     best_of_all = max(trial.path.value for trial in trials)
-    # A score of the user's is no share of the variance that is explained.
+    # Only shares of explained variance can be compared with what a perfect model has, one; a user's score cannot.
     is_far = explains and 1.0 - best.path.value > _HOPELESS * (1.0 - best_of_all)
     return "" if is_far else best.candidate.name
 

@@ -30,10 +30,10 @@ __all__ = [
     "stacked_scores",
 ]
 
-# How strongly a map between classes is drawn to one factor for all: it is learned from no more than the held-out samples.
+# Ridge on the difference of a map between classes from one factor for all: there are only held-out samples to learn it from.
 _PULL = 1e-2
 
-# Most held-out samples, and scores of these, that a factor or a map is learned from: K^2 numbers need no more.
+# The most held-out samples, and scores of these, from which a factor or a map is learned: its K^2 entries need no more.
 _MOST_HELD = 4000
 _MOST_SCORES = 2_000_000
 
@@ -49,12 +49,12 @@ class ClassScores:
 
     scores: Array  # (n, K), of two classes a column each
     members: Array  # (n, K), one for the true class
-    shares: Array  # (F, n), zero where another fold holds a sample out; a fold's sum to its weight, all of them to one
+    shares: Array  # (F, n), sample weights within each fold, zero for those of other folds; their total is one
     index: Array  # (n,), the numbers of the samples
 
 
 def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScores:
-    """Join the scores (m, K) of what each fold holds out; where these are many, of every second sample, or third, and so on."""
+    """Join the scores (m, K) of what each fold holds out, thinned to every k-th sample where there are too many."""
     xp = array_namespace(held_out[0])
     targets = split.targets
     max_samples = min(_MOST_HELD, max(100, _MOST_SCORES // split.n_targets))
@@ -81,10 +81,11 @@ def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScore
 
 
 def factors(held: ClassScores, shares: Array | None = None) -> Array:
-    """Find the factor of held-out scores whose softmax has the smallest log-loss, for each row of shares (B, n), or for all.
+    """Find the factor by which to multiply held-out scores so that their softmax has the smallest log-loss: shape (B,).
 
-    It changes no predicted class. Newton's method finds its logarithm, whose square, times a thousandth, is added to the
-    log-loss: without that the factor would grow without end where all classes are predicted right.
+    There is one for each row of sample weights ``shares`` (B, n), or a single one (1,) for all samples. A positive factor
+    changes no predicted class. Newton's method finds its logarithm; a small ridge on that, ``1e-3 log(factor)^2``, keeps it
+    finite where all classes are predicted right.
     """
     xp = array_namespace(held.scores)
     shares = xp.sum(held.shares, axis=0, keepdims=True) if shares is None else shares
@@ -97,7 +98,7 @@ def factors(held: ClassScores, shares: Array | None = None) -> Array:
         mean = xp.sum(P * z, axis=1)
         slope = size * xp.sum(shares * (mean - score_of_true), axis=1)
         spread = size**2 * xp.sum(shares * (xp.sum(P * z**2, axis=1) - mean**2), axis=1)
-        # The second derivative but for the sign of the slope: a step goes down where that derivative is negative, too.
+        # The second derivative is slope + spread; with |slope| it is positive everywhere, so that every step goes downhill.
         step = xp.clip(-(slope + 2e-3 * log) / (spread + xp.abs(slope) + 2e-3), min=-1.0, max=1.0)
         log = log + step
         if bool(xp.all(xp.abs(step) < 1e-6)):
@@ -106,7 +107,7 @@ def factors(held: ClassScores, shares: Array | None = None) -> Array:
 
 
 def log_losses(held: ClassScores, size: float | None = None) -> Array:
-    """Find the mean log-loss of each fold, of scores times a size: by default the best factor."""
+    """Find the mean log-loss (F,) of each fold for scores multiplied by ``size``; None is the best one, see ``factors``."""
     xp = array_namespace(held.scores)
     return to_numpy(held.shares @ _losses_of_samples(held, size) / xp.sum(held.shares, axis=1))
 
@@ -127,7 +128,7 @@ def losses_of_groups(held: ClassScores, groups: Array) -> Array:
 
 
 def _losses_of_samples(held: ClassScores, size: float | None = None) -> Array:
-    """Find the log-loss (n,) of each sample, of scores times a size: by default the best factor."""
+    """Find the log-loss (n,) of each sample for scores multiplied by ``size``; None is the best one, see ``factors``."""
     xp = array_namespace(held.scores)
     size = float(factors(held)[0]) if size is None else size
     z = size * held.scores
@@ -182,13 +183,13 @@ class _Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class _Softmax:
-    """The mean log-loss of B problems: a function of the weights D (B, K, r) of rows (n, r), which add to given scores."""
+    """The objectives of B problems, log-loss plus ridge: functions of weights D (B, K, r), for scores ``offsets + D rows'``."""
 
     rows: Array
     offsets: Array  # (B, K, n)
     members: Array  # (K, n)
     shares: Array  # (B, 1, n)
-    pull: Array  # twice the ridge of each column of the weights, (B, 1, r)
+    twice_ridge: Array  # of each column of the weights, (B, 1, r)
 
     def evaluate(self, D: Array) -> _Evaluation:
         """Evaluate the objectives, and their derivatives, at weights D (B, K, r)."""
@@ -198,12 +199,12 @@ class _Softmax:
         logs, P = softmax(z)
         loss = xp.sum(self.shares[:, 0, :] * (logs[:, 0, :] - xp.sum(self.members * z, axis=1)), axis=1)
         weights = P * self.shares
-        gradient = ((P - self.members) * self.shares) @ self.rows + self.pull * D
+        gradient = ((P - self.members) * self.shares) @ self.rows + self.twice_ridge * D
         # The rows are along their principal axes, where the curvature of a class is nearly diagonal.
-        diagonal = (weights * (1.0 - P)) @ self.rows**2 + self.pull
+        diagonal = (weights * (1.0 - P)) @ self.rows**2 + self.twice_ridge
         diagonal = xp.where(diagonal > 0, diagonal, xp.ones_like(diagonal))
         return _Evaluation(
-            values=loss + 0.5 * xp.sum(self.pull * D**2, axis=(1, 2)),
+            values=loss + 0.5 * xp.sum(self.twice_ridge * D**2, axis=(1, 2)),
             probabilities=P,
             descent=xp.reshape(-gradient, flat),
             diagonal=xp.reshape(diagonal, flat),
@@ -216,8 +217,31 @@ class _Softmax:
         V = xp.reshape(V, (V.shape[0], -1, self.rows.shape[1]))
         z = V @ xp.matrix_transpose(self.rows)
         mean = xp.sum(evaluation.probabilities * z, axis=1, keepdims=True)
-        product = (evaluation.curvature_weights * (z - mean)) @ self.rows + self.pull * V
+        product = (evaluation.curvature_weights * (z - mean)) @ self.rows + self.twice_ridge * V
         return xp.reshape(product, (V.shape[0], -1))
+
+
+def _minimum(objective: _Softmax, D: Array) -> Array:
+    """Minimise B objectives by Newton's method from weights D (B, K, r); a step is halved until no objective rises."""
+    xp = array_namespace(D)
+    no_shift = xp.zeros((D.shape[0],), dtype=D.dtype, device=device(D))  # the curvature has the ridge already
+    evaluation = objective.evaluate(D)
+    for _ in range(_STEPS):
+        curvature = partial(objective.apply_curvature, evaluation)
+        direction = conjugate_gradients(curvature, evaluation.descent, no_shift, evaluation.diagonal, tol=0.25)
+        expected_fall = 0.5 * xp.sum(evaluation.descent * direction, axis=1)
+        step = xp.reshape(direction, D.shape)
+        for _ in range(_STEPS):
+            trial = objective.evaluate(D + step)
+            rises = trial.values > evaluation.values + 1e-14
+            if not bool(xp.any(rises)):
+                break
+            step = xp.where(rises[:, None, None], 0.5 * step, step)
+        D = D + step
+        evaluation = trial
+        if bool(xp.all(expected_fall <= _ENOUGH * evaluation.values + _NEGLIGIBLE)):
+            break
+    return D
 
 
 def softmax_regression(
@@ -263,31 +287,15 @@ def softmax_regression(
     rows = X @ axes
     rows = xp.concat([rows, xp.ones_like(X[:, :1])], axis=1) if fit_intercept else rows
     is_weight = xp.astype(xp.arange(rows.shape[1], device=device(X)) < size, X.dtype)
-    kind = {"dtype": X.dtype, "device": device(X)}
-    centre = centre + xp.zeros((B, X.shape[1], K), **kind)
-    D = xp.zeros((B, K, rows.shape[1]), **kind)
+    like_X = {"dtype": X.dtype, "device": device(X)}
+    centre = centre + xp.zeros((B, X.shape[1], K), **like_X)
+    D = xp.zeros((B, K, rows.shape[1]), **like_X)
     offsets = xp.matrix_transpose(X @ centre)
-    zero = xp.zeros((B,), **kind)
     solutions = []
     for ridge in ridges:
-        pull = xp.reshape(2.0 * ridge + zero, (B, 1, 1)) * is_weight
-        fit = _Softmax(rows, offsets, xp.matrix_transpose(Y), shares[:, None, :], pull)
-        evaluation = fit.evaluate(D)
-        for _ in range(_STEPS):  # of Newton's method; a step is halved until the objective falls
-            curvature = partial(fit.apply_curvature, evaluation)
-            direction = conjugate_gradients(curvature, evaluation.descent, zero, evaluation.diagonal, tol=0.25)
-            expected_fall = 0.5 * xp.sum(evaluation.descent * direction, axis=1)
-            step = xp.reshape(direction, D.shape)
-            for _ in range(_STEPS):
-                trial = fit.evaluate(D + step)
-                rises = trial.values > evaluation.values + 1e-14
-                if not bool(xp.any(rises)):
-                    break
-                step = xp.where(rises[:, None, None], 0.5 * step, step)
-            D = D + step
-            evaluation = trial
-            if bool(xp.all(expected_fall <= _ENOUGH * evaluation.values + _NEGLIGIBLE)):
-                break
+        twice_ridge = xp.reshape(2.0 * ridge + xp.zeros((B,), **like_X), (B, 1, 1)) * is_weight
+        objective = _Softmax(rows, offsets, xp.matrix_transpose(Y), shares[:, None, :], twice_ridge)
+        D = _minimum(objective, D)
         A = centre + axes @ xp.matrix_transpose(D[:, :, :size])
         offset = xp.sum(D[:, :, size:], axis=2) - mean @ A
         solutions.append(xp.concat([A, offset[:, None, :]], axis=1))

@@ -49,7 +49,7 @@ __all__ = [
 _LEAST_VARIANCE = 1e-12
 _LEAST_OF_SPAN = 1e-10  # of samples fewer than features, whose products are decomposed
 
-# Scores that are judged together: more would leave the cache.
+# Most scores that are judged together: more would not fit in cache.
 _SCORES_TOGETHER = 2_000_000
 
 # Columns of samples that are centred together: a copy of all would double what samples of very many entries take.
@@ -60,7 +60,7 @@ Score = Callable[[Array, Array], Array]  # of an index (m,) and scores (m, M, K)
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """What is learned about samples, whatever view shows them."""
+    """The targets of samples, with all that does not depend on the view: weights, loss, confounds and the score."""
 
     codes: Array  # (n, K): numbers, or classes as the loss codes them
     weight: Array  # (n,), not negative
@@ -71,7 +71,7 @@ class Targets:
     scorer: Score | None = None  # the user's; None: accuracy for classes, R² for numbers
 
     def take(self, index: Array, weight: Array) -> Targets:
-        """Keep the samples of an index, with other weights."""
+        """Keep the samples of an index (m,), with the weights (m,) in place of theirs."""
         place = move_to(index, self.codes)
         xp = array_namespace(self.codes)
         scorer = None if self.scorer is None else _ScorerOfSubset(self.scorer, index)
@@ -82,7 +82,7 @@ class Targets:
 
 @dataclass(frozen=True, eq=False)
 class _ScorerOfSubset:
-    """A scorer of all samples, asked about some of them."""
+    """A scorer of all samples, for a subset: indices into the subset are turned into indices into all samples."""
 
     scorer: Score
     index: Array
@@ -203,7 +203,7 @@ class SplitSamples:
     shape: tuple[int, ...]  # of a sample
     targets: Targets  # centred, and of variance one, where the loss allows
     folds: Folds
-    coordinates: Coordinates | None = None  # what the rows are, if they are not the samples
+    coordinates: Coordinates | None = None  # what the rows are along principal axes; None: they are the samples
     unit: float = 1.0  # what samples were divided by
     centre: Array | None = None  # the mean (r,) of rows that are not centred
     target_unit: float = 1.0
@@ -228,21 +228,21 @@ class SplitSamples:
 
     @property
     def alpha_unit(self) -> float:
-        """What alphas of these samples are multiplied by for samples and targets in their own units."""
+        """The factor that turns an alpha of the split into one for samples and targets in their own units."""
         return self.target_unit * self.unit
 
     @property
     def ridge_unit(self) -> float:
-        """What ridges of these samples are multiplied by for samples in their own units."""
+        """The factor that turns a ridge of the split into one for samples in their own units."""
         return self.unit**2
 
     def rows_for_fold(self, fold: int) -> Array:
-        """Return all samples as one fold shows them: fold by fold, where a view or confounds are learned in the training part."""
+        """Return all samples as one fold sees them; these differ where a view or the confounds are learned in each."""
         return self.rows if self.rows_of_fold is None else self.rows_of_fold[fold]
 
     @cached_property
     def fold_weights(self) -> Array:
-        """What the folds weigh in means over them (F,): the weight of what they hold out."""
+        """The weights (F,) of folds in means over them: the total weight of the samples that each holds out."""
         weight = to_numpy(self.targets.weight)
         weights = np.array([np.sum(weight[test]) for _, test in self.folds.splits])
         return weights / np.sum(weights)
@@ -287,7 +287,7 @@ class SplitSamples:
     def data_fits(self) -> tuple[list[Any], Any]:
         """The data fits of the training parts, for weights of samples, and that of all samples.
 
-        One for all folds where moments hold all that is needed, else one for each.
+        If moments hold all that is needed, the list has one data fit with the problems of all folds, else one for each fold.
         """
         if self.has_moments:
             everything = np.flatnonzero(to_numpy(self.targets.weight) > 0)
@@ -343,8 +343,8 @@ class SplitSamples:
         """Judge models by what each fold holds out.
 
         The statistics are, for each target, the weighted means of predictions and targets, their variances and covariance.
-        Predictions of folds are compared about one common mean: what folds differ in by their intercepts alone says nothing
-        about how well samples are told apart. With a link the intercept belongs to the prediction.
+        They leave intercepts out, so that folds are compared about one common mean: differences between their intercepts say
+        nothing about how well samples are told apart. With a link function the intercept is part of the prediction and stays.
         """
         A, F, K, _ = models.weights.shape
         scores = np.full((A, F), np.nan)

@@ -96,7 +96,11 @@ class Task:
         return replace(self, folds=self.folds.first_repeat())
 
     def split(self, blended: BlendedSamples) -> SplitSamples:
-        """Split samples as a blend of views shows them."""
+        """Split samples as a blend of views shows them, into the folds of this task.
+
+        Where views learn from targets, ``blended`` has rows for every fold of all repeats; those of the first repeat come first,
+        so that a task of the first repeat alone takes as many as it has folds.
+        """
         rows_of_fold = blended.rows_of_fold
         if rows_of_fold is not None:
             rows_of_fold = rows_of_fold[: len(self.folds)]

@@ -68,7 +68,7 @@ class LinearInViews(NamedWeights):
         return loss_named(loss, for_classes=is_classifier)
 
     def _publish(self, attributes: dict[str, Any], *, anew: bool = False) -> None:
-        """Write fitted attributes, the only place that does; with ``anew`` those of an earlier fit are deleted first."""
+        """Write fitted attributes; nothing else does. With ``anew`` all attributes of an earlier fit are deleted first."""
         if anew:
             for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
                 delattr(self, name)
@@ -97,7 +97,8 @@ class LinearInViews(NamedWeights):
         patterns = self._by_view("patterns_by_view_")
         if not self.is_linear_:
             return self._side_by_side(patterns)
-        # Each view knows the covariances of all entries with scores, and none of these views subtracts a mean.
+        # One view is enough: its patterns are covariances with the scores of the whole model, and the inverse of a linear view,
+        # which subtracts no mean, turns them into covariances of the entries of samples.
         name, view = next(iter(self.views_.items()))
         if view is None:
             return patterns[name]
@@ -274,7 +275,7 @@ class LinearInViews(NamedWeights):
         return model
 
     def _views_adapted_to(self, X: Any, group: Any = None) -> dict[str, Any]:
-        """Let the views of the model begin with the alignment of a group, which is learned from samples of it."""
+        """Return the views of the model, each preceded by the alignment that is fitted to samples of one group."""
         alignment = fit_to_group(self._alignment(), self._complete(X), group)
         return {name: aligned_view(alignment, view) for name, view in self.views_.items()}
 
@@ -332,7 +333,7 @@ class LinearInViews(NamedWeights):
             )
 
     def _mode_of_any_length(self, padded_along: int | None) -> int | None:
-        """Find the mode along which samples may be of any length: only if those of fit were, or if these come as a list."""
+        """Find the mode along which samples may be of any length; None unless those of ``fit`` were, or these are padded."""
         if self.resampler_ is None or not (padded_along is not None or self.resampler_.has_seen_several_lengths):
             return None
         return self.resampler_.time_axis_

@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 
-# Flexible views are tried for at most so many scores, one for each sample and class: they have hundreds of entries, and ridge
-# regression on these would take most of the time of a search.
+# Flexible views are tried if samples times targets are at most so many: such views have hundreds of entries, and ridge regression
+# on these would take most of the time of a search.
 _MOST_SCORES = 4_000_000
 
 
@@ -62,11 +62,11 @@ class Candidate:
 
     @property
     def takes_long(self) -> bool:
-        """Whether showing samples takes about as long as by all other views together, which is so for convolutions."""
+        """Whether this view takes about as long to compute as all others together, as convolutions do."""
         return getattr(self.transformer, "takes_long", False)
 
     def takes_any_sign(self, shape: tuple[int, ...], n_samples: int) -> bool:
-        """Tell whether samples may have entries that are not positive, as those that are aligned by group have."""
+        """Tell whether the view suits samples with entries that are not positive, as samples that are aligned by group are."""
         view = self.transformer
         return (
             not isinstance(view, TensorTransformer)
@@ -131,7 +131,7 @@ def count_multiplications(n_samples: int, n_entries: int, n_distinct: int, n_fol
 
 
 def candidates_of(pairs: Sequence[tuple[str, Any]], n_samples: int) -> tuple[Candidate, ...]:
-    """Make candidates of views with their names; no more samples become landmarks than there are."""
+    """Make candidates of (name, transformer) pairs; ``n_landmarks`` of transformers is limited to the number of samples."""
     candidates = []
     for name, transformer in pairs:
         if isinstance(transformer, Similarities) and transformer.n_landmarks > n_samples:
@@ -221,7 +221,7 @@ class FittedView:
         return int(math.prod(self.rows.shape)) + sum(sizes)
 
     def take(self, index: Array) -> FittedView:
-        """Keep the samples of an index; only of a view that all folds show in one way."""
+        """Keep the samples of an index; for views that do not learn from targets, and so are the same for all folds."""
         xp = array_namespace(self.rows)
         return replace(self, rows=xp.take(self.rows, move_to(index, self.rows), axis=0))
 
@@ -289,7 +289,7 @@ def transformed(transformer: Any, tensors: Array) -> Array:
 
 @dataclass(frozen=True)
 class Blend:
-    """Views in one problem, by their names, and how strong each is: weights on a stronger view cost less."""
+    """Views in one problem, by their names, with a factor for each: the larger the factor, the less its weights are penalised."""
 
     names: tuple[str, ...]
     strengths: tuple[float, ...] = ()
@@ -300,7 +300,7 @@ class Blend:
 
 
 def with_alignment(views: str, alignment: str) -> str:
-    """Say of views in words what samples were aligned by before, if by anything."""
+    """Return the name of views, followed by that of the alignment before them, if there is one: for tables and messages."""
     return f"{views} ({alignment} by group)" if alignment else views
 
 
