@@ -100,7 +100,10 @@ def errors_name_block(first: int) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Checked samples in blocks, and where they are worked on; ``weight`` is the sum of all weights."""
+    """Checked samples in blocks, and where they are worked on.
+
+    ``shape`` is that of one sample, ``weight`` the sum of all weights; ``n_samples`` is None where only reading would tell.
+    """
 
     blocks: PerBlock
     shape: tuple[int, ...]
@@ -248,7 +251,7 @@ class Samples:
         return moments if past is None else past + moments
 
     def mode_scales(self) -> Array:
-        """Find the scale (p,) of every entry, as a product of one scale for each mode."""
+        """Find scales (p,) for the entries from their variances; each is a product of one scale for each mode."""
         mean = self.total(lambda X, Y, share, z: share @ X)
         return mode_scales(self.total(lambda X, Y, share, z: share @ (X - mean) ** 2), self.shape)
 
