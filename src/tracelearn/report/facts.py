@@ -149,7 +149,7 @@ class ModelFacts:
 
     @property
     def names_of_weights(self) -> list[str]:
-        """The modes of the weights in the order of ``mode_ranks_``: where classes are a mode, it is the first."""
+        """The names of the modes of the weights, in the order of ``mode_ranks_``; targets come first where they are a mode."""
         return [component.title for component in self.components]
 
     @property
@@ -314,25 +314,36 @@ def _components_of_views(parts: list[ViewPart], modes: list[Mode]) -> list[Compo
     components = []
     for part in parts:
         if part.maps is None:
-            for n, (mode, (U, s)) in enumerate(zip(part.modes, part.factors(), strict=True)):
-                count = count_carrying(s.astype(np.float64) ** 2)
-                factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
-                shares = np.vstack([together, _shares_of_targets(part.coef, factors, n)])
-                title = f"{part.label}: {mode.name}"
-                components.append(Components(mode, title, s, factors.T, shares, count, mode.positions))
-            continue
-        ((U, s),) = part.factors()
-        windows = [other.factors()[0][1] for other in parts if other.view == part.view]
-        whole = np.concatenate(windows).astype(np.float64) ** 2  # a window counts by what it adds to all
-        count = count_carrying(s.astype(np.float64) ** 2, whole)
-        if count:
-            factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
-            _, patterns, _ = part.sources(len(together))
-            patterns = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
-            shares = np.vstack([together, _shares_of_targets(part.coef, factors, 0)])
-            positions = _sensors(part, modes)
-            components.append(Components(part.modes[0], part.label, s, patterns, shares, count, positions))
+            components += _components_of_modes(part)
+        else:
+            windows_of_view = [window for window in parts if window.view == part.view]
+            components += _sources_of_window(part, windows_of_view, modes)
     return components
+
+
+def _components_of_modes(part: ViewPart) -> list[Components]:
+    """Find the components of each mode of a view."""
+    components = []
+    for n, (mode, (U, s)) in enumerate(zip(part.modes, part.factors(), strict=True)):
+        count = count_carrying(s.astype(np.float64) ** 2)
+        factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
+        shares = np.vstack([together, _shares_of_targets(part.coef, factors, n)])
+        components.append(Components(mode, f"{part.label}: {mode.name}", s, factors.T, shares, count, mode.positions))
+    return components
+
+
+def _sources_of_window(part: ViewPart, windows_of_view: list[ViewPart], modes: list[Mode]) -> list[Components]:
+    """Find the sources of one window of second order that are needed for 99 % of the weights of all windows: one or no entry."""
+    ((U, s),) = part.factors()
+    values_of_all = np.concatenate([window.factors()[0][1] for window in windows_of_view])
+    count = count_carrying(s.astype(np.float64) ** 2, values_of_all.astype(np.float64) ** 2)
+    if not count:
+        return []
+    factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
+    _, patterns, _ = part.sources(len(together))
+    patterns = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
+    shares = np.vstack([together, _shares_of_targets(part.coef, factors, 0)])
+    return [Components(part.modes[0], part.label, s, patterns, shares, count, _sensors(part, modes))]
 
 
 def _sensors(part: ViewPart, modes: list[Mode]) -> Array | None:

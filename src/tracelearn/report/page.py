@@ -125,10 +125,10 @@ def _size_tile(facts: ModelFacts) -> _Tile:
     if not facts.has_components:
         return _Tile("entries of a sample", f"{facts.shape[0]:,}", f"in one mode, {facts.modes[0].name}")
     counts = [str(component.carrying) for component in facts.components[:_MOST_TILES]]
-    more = " · …" if len(facts.components) > _MOST_TILES else ""
+    ellipsis = " · …" if len(facts.components) > _MOST_TILES else ""
     sizes = times([len(component.mode.values) for component in facts.components])
     name = "components that carry 99 %" + (", in each mode" if len(facts.components) > 1 else "")
-    return _Tile(name, (" · ".join(counts) or "0") + more, f"of {sizes or '0'}")
+    return _Tile(name, (" · ".join(counts) or "0") + ellipsis, f"of {sizes or '0'}")
 
 
 def _strength_tile(facts: ModelFacts) -> _Tile:
