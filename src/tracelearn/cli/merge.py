@@ -1,4 +1,4 @@
-"""``tracelearn merge``: one model of several, and less of one."""
+"""``tracelearn merge``: add up models or moments, and remove samples from them again."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Predictions:
     truth: NDArray[Any] | None
     classes: list[str]
     is_probability: bool
-    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # between which nine of ten true numbers are to be
+    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # lower and upper ends of 90 % intervals
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Name every column of the table."""

@@ -29,7 +29,7 @@ __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay", "choos
 _KINDS = {"weights": ("coef_", "weight"), "patterns": ("patterns_", "pattern")}
 _COLUMNS = 3
 
-_LARGEST = 1e150  # the squares of larger numbers, which colours are interpolated by, are none
+_LARGEST = 1e150  # matplotlib interpolates colours by squares, which overflow for larger numbers
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -384,7 +384,7 @@ def choose_targets(estimator: Any, n_targets: int, target: Any) -> tuple[list[in
 
 
 def _number_of_target(target: Any, names: list[Any], kind: str) -> int:
-    """Find the number of a target that is called by its label, or counted."""
+    """Find the index of a target, given its label or its index."""
     label = target.item() if isinstance(target, np.generic) else target
     if label in names:
         return names.index(label)

@@ -80,7 +80,7 @@ class Confusion:
 
     @property
     def accuracy(self) -> float:
-        """The share of samples that were called what they are."""
+        """The share of samples whose predicted label is the true one."""
         return float(np.trace(self.counts)) / self.total
 
     @property

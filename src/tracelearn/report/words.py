@@ -41,12 +41,12 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _decimals(error: float) -> int:
-    """Count the decimals that show two digits of an error; three where there is none to speak of."""
+    """Count the decimals that show two digits of an error; three for errors that are nearly zero, or infinite."""
     return max(1 - math.floor(math.log10(error)), 0) if 1e-6 < error < math.inf else 3
 
 
 def rounded(mean: float, error: float) -> tuple[str, str]:
-    """Write a mean and its standard error with as many decimals as the error says something about.
+    """Write a mean and its standard error with the decimals that show two digits of the error.
 
     Examples
     --------
