@@ -38,15 +38,18 @@ class SquaresEvaluation:
         xp = array_namespace(self.value)
         B = self.value.shape[0]
         x_size, y_size = fit.rounding_sizes
-        target = summed(y_size, B)
+        y_variance = summed(y_size, B)
         if x_size is None:
-            return unit * target, xp.zeros_like(target)
-        scatter = ridge = xp.zeros_like(target)
+            return unit * y_variance, xp.zeros_like(y_variance)
+        product_variance = ridge_value = xp.zeros_like(y_variance)
         if self.W is not None:
-            scatter = summed(_row_products(self.W**2, x_size), B)
-            ridge = fit.ridge * summed(xp.sum(self.W**2, axis=1), B)
-        spread = xp.sqrt(xp.max(xp.sum(x_size, axis=-1))) * (xp.sqrt(target) + xp.sqrt(scatter))
-        return unit * (target + scatter + ridge), unit * 2.0 * (spread + xp.sqrt(fit.ridge * ridge))
+            product_variance = summed(_row_products(self.W**2, x_size), B)
+            ridge_value = fit.ridge * summed(xp.sum(self.W**2, axis=1), B)
+        # The gradient is made of covariances of features with targets and with products.
+        covariance_size = xp.sqrt(xp.max(xp.sum(x_size, axis=-1))) * (xp.sqrt(y_variance) + xp.sqrt(product_variance))
+        value_error = unit * (y_variance + product_variance + ridge_value)
+        gradient_error = unit * 2.0 * (covariance_size + xp.sqrt(fit.ridge * ridge_value))
+        return value_error, gradient_error
 
     def least_value(self, error: Array) -> Array:
         """Bound the least squares from below, where the length of the gradient may be off by an error."""

@@ -201,9 +201,9 @@ class Samples:
         return cut if block.X.dtype == block.Y.dtype else replace(cut, in_memory=False)
 
     def total(self, term: Term, scores: PerBlock | None = None) -> Any:
-        """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass.
+        """Sum ``term(rows, targets, shares, scores)`` over all blocks, in one pass; shares are weights that sum to one.
 
-        Without scores the targets take their place, so that every term has four arguments.
+        Without scores the targets are passed in their place, so that every term has four arguments.
         """
         columns = self.columns
         total_weight = self.weight

@@ -48,7 +48,7 @@ class Mixing:
         return Mixing(ends, moves, rho, self.n_remaining)
 
     def onward(self, start: State, end: State, rho: Array) -> tuple[Mixing, State]:
-        """Remember a block; find the state to go on from: its end, or where there are several blocks a mixture of their ends.
+        """Remember a block; return also the state to go on from, a mixture of the ends of the blocks that are remembered.
 
         New steps rho (B,) begin a new memory. The first block of all is not remembered: its start may come from another solver.
         """
@@ -60,6 +60,7 @@ class Mixing:
         mixing = Mixing(ends, moves, rho, self.n_remaining - 1)
         if len(ends) < 2:
             return mixing, end
+        # Shares of sum one with the shortest combined move solve ``gram shares = 1``, up to a factor.
         table = xp.stack(moves, axis=1)
         gram = table @ xp.matrix_transpose(table)
         squares = xp.linalg.diagonal(gram)

@@ -67,7 +67,7 @@ def subspaces(
     if bool(xp.all(solution.gap <= tol)):
         return solution
     rows = xp.reshape(solution.W, (-1, fit.n_features))
-    occupied = _whole_modes(problems).narrowed(rows)
+    occupied = _whole_modes(problems).narrowed(rows)  # the smallest subspaces that hold W
     step = None
     spent = 0
     accuracy = _ACCURACY
@@ -77,7 +77,7 @@ def subspaces(
         step = _proximal_step(problems, rows, evaluation, _ROUGH * goal, step)
         solution = _certified(problems, evaluation, solution, step)
         rounds_waited = 0 if float(solution.gap[0]) < 0.5 * float(best.gap[0]) else rounds_waited + 1
-        if rounds_waited:  # what limits the gap may be how well the two small problems are solved
+        if rounds_waited:  # the accuracy of the two small problems may be what limits the gap
             accuracy *= 0.1
         best = solution if float(solution.gap[0]) <= float(best.gap[0]) else best
         if on_iteration is not None:
