@@ -85,11 +85,11 @@ def _head_data(component: Components) -> dict[str, Any] | None:
         return None
     radius = head_radius(positions)
     grids = over_head(positions, component.factors[:, : len(positions)].T, _HEAD)
-    return {"size": _HEAD, "places": _short(positions / radius), "grids": [_parts(grid) for grid in grids]}
+    return {"size": _HEAD, "places": _short(positions / radius), "grids": [_quantised(grid) for grid in grids]}
 
 
-def _parts(tensor: Array | None) -> dict[str, Any] | None:
-    """Write a tensor as whole numbers of parts of its largest entry."""
+def _quantised(tensor: Array | None) -> dict[str, Any] | None:
+    """Round the entries of a tensor to whole numbers, of which ``_PARTS`` stands for the largest entry, the ``limit``."""
     if tensor is None:
         return None
     largest = float(np.max(np.abs(tensor), initial=0.0))
@@ -105,8 +105,8 @@ def _weight_data(weights: Weights) -> dict[str, Any]:
         "rows": rows,
         "columns": columns,
         "whole": _PARTS,
-        "coef": _parts(weights.coef),
-        "patterns": _parts(weights.patterns),
+        "coef": _quantised(weights.coef),
+        "patterns": _quantised(weights.patterns),
     }
 
 
