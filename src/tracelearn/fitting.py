@@ -59,7 +59,7 @@ class ZeroWeightsWarning(UserWarning):
 
 
 def loss_named(name_or_loss: Any, *, for_classes: bool) -> Loss:
-    """Return the loss of a name, or a loss as it is; refuse one that is not for such targets."""
+    """Make the loss of a name, or return a loss as it is; refuse one that is not for classes, or for numbers."""
     loss = LOSSES[name_or_loss]() if isinstance(name_or_loss, str) and name_or_loss in LOSSES else name_or_loss
     purpose = "for_classes" if for_classes else "for_numbers"
     if isinstance(loss, str | type) or not getattr(loss, purpose, False):

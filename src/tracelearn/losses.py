@@ -101,7 +101,10 @@ class Loss:
         raise NotImplementedError
 
     def curvatures(self, y: Array, z: Array) -> Array:
-        """Evaluate the diagonal of the second derivative at z, (n, K), or of a parabola that stands for it."""
+        """Evaluate the second derivatives at z, (n, K), which weigh the samples in Newton's method.
+
+        Or those of a parabola that bounds the loss from above and touches it at z; where targets are coupled, the ``coupling``.
+        """
         raise NotImplementedError
 
     def coupling(self, y: Array, z: Array) -> Array | None:
@@ -248,7 +251,7 @@ class Huber(Loss):
         return 2.0 * xp.clip(z - y, min=-self.delta, max=self.delta)
 
     def curvatures(self, y: Array, z: Array) -> Array:
-        """Return the curvature of the parabola that bounds the loss from above at z: the zero of the linear part stops Newton."""
+        """Return the curvature of the parabola that bounds the loss from above; that of the linear part itself is zero."""
         xp = array_namespace(z)
         return 2.0 * self.delta / xp.clip(xp.abs(z - y), min=self.delta)
 
@@ -284,7 +287,7 @@ class SquaredHinge(Loss):
 
 
 def _exp(z: Array) -> Array:
-    """Evaluate ``exp(z)``, clipped far beyond any count: a step that is too long then raises the loss instead of overflowing."""
+    """Evaluate ``exp(z)``, constant beyond z = 200: after a step that is too long the loss is large, and does not overflow."""
     xp = array_namespace(z)
     return xp.exp(xp.clip(z, max=200.0))
 
@@ -356,8 +359,9 @@ class Multinomial(Loss):
         return softmax(z)[1]
 
     def log_probabilities(self, z: Array) -> Array:
-        """Evaluate the logarithm of the softmax of every row, also where the softmax itself is too small for a number."""
-        return z - softmax(z)[0]
+        """Evaluate the logarithm of the softmax of every row, which is finite even where the softmax underflows to zero."""
+        log_of_sum, _ = softmax(z)
+        return z - log_of_sum
 
     def derivative(self, y: Array, z: Array) -> Array:
         """Evaluate the probabilities less the targets."""

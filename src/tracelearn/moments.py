@@ -38,8 +38,7 @@ _LARGEST_DENSITY = 0.1
 _LEAST_SPREAD = 1e-4
 # On a device that has only single precision no more rows than these are summed at once.
 _SINGLE_ROWS = 1 << 13
-# Differences of moments.
-_ROUNDING = 8.0  # their rounding, in units of the last place of all that was added and subtracted
+_ROUNDING = 8.0  # of differences of moments, in units of the last place of all that was added and subtracted
 # The largest rounding, as a share of the variance of the remainder, from which one may still learn.
 _LARGEST_NOISE = 1e-3
 _NO_VARIATION = 1e-9  # a feature whose variance is a smaller share of its mean square counts as constant
@@ -417,7 +416,7 @@ class Accumulator:
     gram: Array
     cross: Array
     target_sq: Array
-    single: bool = False  # whether products of features are found in single precision; all else is exact
+    single: bool = False  # whether products of features are found in single precision; all else is in double precision
     begun_from: Moments | None = None  # the moments of ``thaw``, if they are a difference
     # Memory that all blocks share: fresh pages for every block cost more than the arithmetic.
     _buffers: dict[str, Any] = field(default_factory=dict)
@@ -512,7 +511,7 @@ class Accumulator:
             roots = xp.sqrt(share)[:, None]
             rows *= roots
             y_rows *= roots
-        # Of the product of steps: Chan's, or the correction.
+        # The factor of the product of the steps, in Chan's formula or in the correction.
         factor = (self.weight if at_own_mean else -total) / merged * total
         self._add_gram(to_single(rows) if self.single else rows)
         self.cross = self.cross + (rows.T @ y_rows + factor * x_step[:, None] * y_step[None, :])
@@ -582,7 +581,7 @@ class Accumulator:
         return self
 
     def _add_pending(self) -> None:
-        """Make the collected corrections in one product: subtract them, or in single precision, where blocks are centred, add."""
+        """Subtract the collected corrections in one product; in single precision, where blocks are centred, they are added."""
         self._add_gram(array_namespace(self.x_mean).stack(self._pending), 1.0 if self.single else -1.0)
         self._pending.clear()
 

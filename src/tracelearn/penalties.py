@@ -151,7 +151,7 @@ class Atom:
     """
 
     name: ClassVar[str]
-    # Whether the two modes of a matrix have one norm: then terms of both are one.
+    # Whether a matrix and its transpose have the same norm: then the terms of both modes of a matrix are equal.
     is_transposable: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -314,6 +314,7 @@ class GroupL2(Atom):
         return xp.moveaxis(xp.reshape(M, (shape[0], shape[axis], *others)), 1, axis)
 
     def _lengths(self, M: Array) -> Array:
+        """Find the Euclidean length of every row."""
         xp = array_namespace(M)
         return xp.sqrt(xp.sum(M**2, axis=-1))
 
@@ -341,7 +342,7 @@ class _Terms:
     """Atoms with their weights: numbers, or in the overlaps of a search arrays (B,), one weight for each problem."""
 
     terms: tuple[tuple[Any, Atom], ...]
-    _merge: ClassVar[Any] = operator.add  # what equal terms are worth together
+    _merge: ClassVar[Any] = operator.add  # makes one weight of those of equal terms
 
     def _weights(self, like: Array) -> Array:
         """Return the weight of every term in every problem, (M, B), as numbers like those of a batch (B, ...)."""
@@ -414,7 +415,10 @@ class _Terms:
         return replace(self, terms=tuple((float(weight), atom) for atom, weight in weight_of.items()))
 
     def dual_length(self, shape: tuple[int, ...]) -> float:
-        """Sum the lengths of the terms, each about the root of what it counts: the slices of its mode, or all entries."""
+        """Sum over terms the weight times the largest length of a dual of dual norm one.
+
+        That is the root of the number of slices of the atom's mode (as many singular values can be one), or of all entries.
+        """
         total = 0.0
         for weight, atom in self.terms:
             if not isinstance(weight, float | int):  # every problem of a search has its own
@@ -434,7 +438,7 @@ class _Terms:
         return all(type(atom) is Nuclear for _, atom in self.terms)
 
     def take(self, problems: Array) -> Self:
-        """Keep some problems."""
+        """Keep the weights of the problems of this index; a weight that is a number is that of all problems."""
         terms = [(w if isinstance(w, float | int) else w[problems], atom) for w, atom in self.terms]
         return replace(self, terms=tuple(terms))
 
@@ -489,7 +493,7 @@ class Overlap(_Terms):
             # So small that a norm below it is zero, so large that no weight divided by it overflows.
             tiny = float(xp.finfo(G.dtype).smallest_normal) * 4.0 * (1.0 + xp.max(weights) * len(self.terms))
             bound = 1.0 / xp.sum(weights / xp.maximum(norms, tiny), axis=0)
-            return slack + xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # of zero alone it is zero
+            return slack + xp.where(norms[0, ...] > 0, bound, xp.zeros_like(bound))  # zero for G = 0
         active = xp.astype(weights > 0, G.dtype)  # a term without weight takes no part: its dual is exactly zero
         shares = xp.reshape(active / xp.sum(active, axis=0), (*weights.shape, *(1,) * (G.ndim - 1)))
         norms = self._dual_norms(split.duals + shares * (G - xp.sum(split.duals, axis=0)))
@@ -555,14 +559,14 @@ class Latent(_Terms):
         return xp.minimum(best, xp.sum(weights * self._norms(split.parts + remainder), axis=0))
 
     def dual_norm(self, G: Array, split: Split | None = None, error: Any = 0.0) -> Array:
-        """Evaluate the largest dual norm over weight, exactly; the smallest weight is that of the error."""
+        """Evaluate the largest dual norm divided by its weight, which is exact; the error counts with the smallest weight."""
         xp = array_namespace(G)
         weights = self._weights(G)
         norms = self._dual_norms(G[None, ...])
         return xp.max(norms / weights, axis=0) + error / xp.min(weights, axis=0)
 
     def dual_length(self, shape: tuple[int, ...]) -> float:
-        """Average the lengths of the terms; the step of W is the share of one part, so it is divided by their number again."""
+        """Average the lengths of the terms, and divide by their number again: W takes the step of one part, not of all."""
         return super().dual_length(shape) / len(self.terms) ** 2
 
     @property
@@ -672,7 +676,7 @@ class Blocks:
         return xp.max(xp.stack(norms), axis=0)
 
     def dual_length(self, shape: tuple[int, ...]) -> float:
-        """Combine the lengths of the blocks, a third of it: all of it takes half as many iterations more (measured)."""
+        """Take 0.35 of the length of the duals of all blocks: with all of it ADMM took half as many iterations more."""
         lengths = [penalty.dual_length(block) for penalty, block in zip(self.penalties, self.shapes, strict=True)]
         return 0.35 * math.hypot(*lengths)
 

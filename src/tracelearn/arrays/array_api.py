@@ -219,11 +219,11 @@ def free_memory(X: Array) -> int | None:
 
 def available_memory() -> int:
     """Find the bytes that can be allocated without swapping and without being refused or killed."""
-    return max(0, min(_free(), within_limit(), _within_group()))
+    return max(0, min(_free_on_machine(), within_limit(), _within_group()))
 
 
-def _free() -> int:
-    """Ask Linux for what is free or can be freed, other systems for what is free."""
+def _free_on_machine() -> int:
+    """Find the bytes that are free on this machine; on Linux with those that caches would give back."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -236,7 +236,7 @@ def _free() -> int:
 
 
 def within_limit() -> int:
-    """Find what the limit on addresses, ``ulimit -v``, leaves to this process."""
+    """Find the bytes that ``ulimit -v``, the limit on addresses, leaves to this process."""
     if resource is None:
         return 1 << 62
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -250,7 +250,7 @@ def within_limit() -> int:
 
 
 def _within_group() -> int:
-    """Find what the limit of a container leaves to this process."""
+    """Find the bytes that the limit of a container (its control group) leaves to this process."""
     try:
         limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
     except OSError:

@@ -84,7 +84,8 @@ def pairwise_grams(
     """Sum ``(diag(c) - c c' / sum(c)) x x'`` over rows x (n, q) with couplings c (n, K), for contrasts between K targets.
 
     As ``sum(c)`` is one, the first factor is ``sum_{k<m} c_k c_m (e_k - e_m)(e_k - e_m)'``: one weighted gram for each pair of
-    targets holds all of them. In contrasts (K, K - 1) it is found for the features, for features with a one, and for ones.
+    targets holds all of them. The sum is returned in coordinates of the contrasts (K, K - 1), for rows with a constant one as
+    a last feature, that of the intercept: the blocks of features with features, of features with the one, and of the one alone.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ class Span:
 def span(rows: Array) -> tuple[Array, Array]:
     """Find an orthonormal basis (p, r) of rows (n, p) and their coordinates (n, r), r at most the smaller of n and p.
 
-    By principal components where they are exact; else by QR, which takes twice as long.
+    By principal components where rounding leaves them accurate (``Span.is_exact``); else by QR, which takes twice as long.
     """
     xp = array_namespace(rows)
     largest = xp.max(xp.abs(rows))

@@ -33,7 +33,7 @@ _FIGURES = (".html", ".png", ".svg", ".pdf", ".jpg", ".jpeg", ".eps", ".tif", ".
 
 @dataclass(frozen=True)
 class _Question:
-    """What every question of evidence is asked of, and where its answer goes."""
+    """The options that all three commands share: samples, folds and score, and how the result is shown."""
 
     inputs: Input
     task: str

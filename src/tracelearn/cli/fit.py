@@ -91,9 +91,10 @@ def _check_strengths(alpha: float | None, ridge: float, target_mode: bool, how_t
 
 
 def _counted(classes: dict[str, int]) -> str:
+    """List the first classes with the numbers of their samples."""
     shown = ", ".join(f"{label}: {count:,}" for label, count in list(classes.items())[:_SHOWN_CLASSES])
-    more = len(classes) - _SHOWN_CLASSES
-    return f"{len(classes)} ({shown}{f', and {more} more' if more > 0 else ''})"
+    n_hidden = len(classes) - _SHOWN_CLASSES
+    return f"{len(classes)} ({shown}{f', and {n_hidden} more' if n_hidden > 0 else ''})"
 
 
 def _facts(model: Any, y: Any, task: Task, evaluation: Evaluation) -> dict[str, Any]:
@@ -163,8 +164,8 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         "R²" if score["measure"] == "R2" else score["measure"]: f"{mean} ± {error} on {score['folds']} held-out folds",
         f"{score['baseline_is']} alone": f"{score['baseline']:.3f}",
         **{
-            f"flat {one['model']}": f"{one['mean']:.3f}; difference {one['difference']:+z.3f} ± {one['standard_error']:.3f}"
-            for one in score["flat_models"]
+            f"flat {flat['model']}": f"{flat['mean']:.3f}; difference {flat['difference']:+z.3f} ± {flat['standard_error']:.3f}"
+            for flat in score["flat_models"]
         },
         "note": "± is a standard error, corrected for training samples that folds share; what is chosen is chosen anew without "
         "each fold",
@@ -258,7 +259,7 @@ def fit_command(
     from tracelearn.report.facts import gather
     from tracelearn.samples.modes import resized_modes
 
-    learning.make_room()
+    learning.allocate_blas_buffers()
     began = time.perf_counter()
     with progress.Bar(quiet=quiet or as_json) as bar:
         X, y = learning.read_samples(source, inputs, bar)
@@ -267,13 +268,15 @@ def fit_command(
         # All samples of a group are aligned together, in memory.
         for_search = {"align": None} if X is source else {}
         model = make_model(strength, classes=chosen.is_classification, search=for_search, **options)
-        known = {"confounds": confounds, "groups": groups} if strength is None else {"confounds": confounds}
+        targets = None if X is source else y
+        only_for_search = {"groups": groups} if strength is None else {}
         with warnings_as_lines("the fit to all samples"), bar.steps_of(model):
-            model.fit(X, None if X is source else y, **known)
+            model.fit(X, targets, confounds=confounds, **only_for_search)
         with warnings_as_lines("a fit without one of the folds"):
-            known = {"groups": groups, "confounds": confounds, "cv": cv, "on_fold": partial(bar.show, "scoring")}
-            evaluation = evaluate(model, X, None if X is source else y, **known)
-    if modes is not None:  # which are counted where samples were brought to another length
+            evaluation = evaluate(
+                model, X, targets, groups=groups, confounds=confounds, cv=cv, on_fold=partial(bar.show, "scoring")
+            )
+    if modes is not None:  # resampled ones are numbered
         model.name_modes(resized_modes(modes, model.sample_shape_))
     tracelearn.save(model, out)
     target_names = inputs.names_of(evaluation.result)

@@ -37,7 +37,7 @@ __all__ = ["inspect_command"]
 
 _CHOSEN = ("views", "loss", "alpha", "ridge", "mode_weights")  # by cross-validation
 _SHOWN = 20  # classes, and singular values of a mode
-_LINES = {  # each with the fact without which it is left out
+_LINES = {  # of the table: each needs the fact named first, and is filled in from all facts
     "aligned by group": ("aligned_by", "{aligned_by}, so that predict needs --groups"),
     "duality gap": ("dual_gap", "{dual_gap:.1e} after {n_iter} iterations"),
     "objective": ("objective", "{objective:.6g}"),
@@ -66,7 +66,7 @@ def _of_model(model: Any, names: list[str] | None) -> dict[str, Any]:
         facts |= {
             "sample_shape": list(learned.shape),
             **learned.for_table(),
-            "singular_values": [plain(one.values) for one in learned.components],
+            "singular_values": [plain(component.values) for component in learned.components],
             "moments": moments is not None,
             "weight": None if moments is None else float(moments.weight),
         }
@@ -117,9 +117,10 @@ def _bars(values: list[float]) -> str:
 
 
 def _rows(facts: dict[str, Any]) -> dict[str, str]:
-    """Write the facts for people: what was asked for and chosen, what the weights are like, how well they are proven."""
-    classes, rows = facts.get("classes", []), {"what": facts["kind"]}
-    more = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
+    """Write the facts as rows of a table for people; rows without a value are not shown."""
+    rows = {"what": facts["kind"]}
+    classes = facts.get("classes", [])
+    hidden_classes = f", and {len(classes) - _SHOWN} more" if len(classes) > _SHOWN else ""
     if "parameters" in facts:
         rows["parameters"] = _assignments(facts["parameters"]) or "all as by default"
     if "chosen" in facts:
@@ -129,16 +130,16 @@ def _rows(facts: dict[str, Any]) -> dict[str, str]:
         rows["chosen"] = _assignments({**chosen, **numbers, **views})
         rows["held-out score"] = "{mean:.3f} ± {standard_error:.3f}".format(**facts["score"])
     rows["shape"] = " × ".join(map(str, facts.get("sample_shape", ())))
-    rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + more
+    rows["classes"] = ", ".join(map(str, classes[:_SHOWN])) + hidden_classes
     rows["confounds"] = f"{facts['n_confounds']} for each sample, regressed out" if facts.get("n_confounds") else ""
     rows["completed"] = facts.get("completed", "")
     if "mode_ranks" in facts:
         rows |= views_in_rows(facts["views"])
         rows["components"] = components_in_words(facts)
-        row = "mode {}" if facts["weights_of"] == "samples" else "{}, values"
-        names = [row.format(name.removeprefix("mode ")) for name in facts["mode_names"]]
-        bars = {name: _bars(one) for name, one in zip(names, facts["singular_values"], strict=True) if len(one) > 1}
-        rows |= bars  # a single singular value is the length of the weights
+        title = "mode {}" if facts["weights_of"] == "samples" else "{}, values"
+        for name, singular_values in zip(facts["mode_names"], facts["singular_values"], strict=True):
+            if len(singular_values) > 1:  # a single one is the length of the weights
+                rows[title.format(name.removeprefix("mode "))] = _bars(singular_values)
     rows |= {name: line.format(**facts) for name, (key, line) in _LINES.items() if facts.get(key) is not None}
     if facts.get("moments") is False:
         rows["moments"] = "no: it cannot merge or go on learning"

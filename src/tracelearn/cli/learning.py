@@ -16,7 +16,7 @@ from tracelearn.errors import refuse
 from tracelearn.report.evaluation import fits_in_memory
 from tracelearn.samples import Source
 
-__all__ = ["Task", "check_labels", "check_targets", "find_task", "make_room", "read_samples"]
+__all__ = ["Task", "allocate_blas_buffers", "check_labels", "check_targets", "find_task", "read_samples"]
 
 _TASKS = ("auto", "classification", "regression")
 _MOST_CLASSES = 20  # of whole numbers; more are taken for numbers
@@ -99,9 +99,9 @@ def check_labels(y: NDArray[Any]) -> None:
     )
 
 
-def make_room() -> None:
-    """Let BLAS have its buffers while there is room: where it gets none, it asks for ever instead of saying so."""
+def allocate_blas_buffers() -> None:
+    """Make BLAS allocate its buffers by a small product, or raise an error: without memory for them it retries for ever."""
     if within_limit() < _FOR_BLAS:
         raise MemoryError("too little for linear algebra")
-    some = np.ones((300, 300))
-    dgemm(1.0, some @ some, some)
+    matrix = np.ones((300, 300))
+    dgemm(1.0, matrix @ matrix, matrix)

@@ -1,4 +1,4 @@
-"""``tracelearn merge``: one model of several, and less of one."""
+"""``tracelearn merge``: add up models or moments, and remove samples from them again."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def _check_alike(merged: Any, part: Any, paths: tuple[Path, Path]) -> None:
 
 def _with_file(merged: Any, path: Path, first: Path, *, remove: bool) -> Any:
     """Add what is in a file to what was merged before, or remove it."""
-    part = _read(path)
+    summand = _read(path)
     with blame_file(path), warnings_as_lines(f"the merge with {path}"):
-        _check_alike(merged, part, (first, path))
-        return _merge(merged, part, remove=remove)
+        _check_alike(merged, summand, (first, path))
+        return _merge(merged, summand, remove=remove)
 
 
 def merge_command(

@@ -1,4 +1,4 @@
-"""How commands speak and end; known before typer is."""
+"""Messages, warnings and exit codes of commands; typer is not needed for them, so that they are there before it is imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class InterruptionError(Exception):
 
 
 def printable(text: object) -> str:
-    r"""Write as escapes what a terminal would obey or could not show: labels and names of files are not ours.
+    r"""Escape control sequences and what a terminal cannot show: labels and names of files may come from anybody.
 
     Examples
     --------

@@ -49,7 +49,7 @@ class Predictions:
     truth: NDArray[Any] | None
     classes: list[str]
     is_probability: bool
-    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # between which nine of ten true numbers are to be
+    bounds: tuple[NDArray[Any], NDArray[Any]] | None = None  # lower and upper ends of 90 % intervals
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Name every column of the table."""
@@ -121,15 +121,15 @@ def predict_all(
         blocks = [(np.concatenate(samples), None if targets[0] is None else np.concatenate(targets), None)]
     predictions, scores, truths, bounds, count = [], [], [], [], 0
     for X, y, _ in bar.follow("predicting", blocks, source.n_samples):
-        others: dict[str, Any] = {} if confounds is None else {"confounds": confounds[count : count + len(X)]}
+        arguments: dict[str, Any] = {} if confounds is None else {"confounds": confounds[count : count + len(X)]}
         if aligns_by_group(model):
-            others["groups"] = groups
+            arguments["groups"] = groups
         count += len(X)
-        predictions.append(np.asarray(model.predict(X, **others)))
+        predictions.append(np.asarray(model.predict(X, **arguments)))
         if hasattr(model, method):
-            scores.append(np.asarray(getattr(model, method)(X, **others)))
+            scores.append(np.asarray(getattr(model, method)(X, **arguments)))
         if with_bounds:
-            bounds.append(bounds_of(model, X, **others))
+            bounds.append(bounds_of(model, X, **arguments))
         if y is not None:
             truths.append(np.asarray(y))
     return Predictions(

@@ -32,14 +32,13 @@ class Bar(Progress):
         super().__init__(*columns, console=console, transient=True, disable=not is_shown)
 
     def show(self, step: str, done: float = 0.0, total: float | None = None) -> None:
-        """Show how far a step is; of one without a total, that it runs."""
+        """Show how far a step is, or only that it runs where there is no total."""
         if not self.tasks or self.tasks[0].description != step:
             for task in self.task_ids:
                 self.remove_task(task)
             self.add_task(step, total=total)
-        self.update(
-            self.task_ids[0], completed=done, total=total, refresh=not done
-        )  # a short step is over before the next
+        # Drawn at once where a step begins: a short one is over before the next refresh.
+        self.update(self.task_ids[0], completed=done, total=total, refresh=not done)
 
     @contextmanager
     def steps_of(self, model: Any) -> Iterator[None]:

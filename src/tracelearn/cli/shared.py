@@ -90,7 +90,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors a
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is no file of ours, before what reads models is imported."""
+    """Refuse a path that is no file of this package, before the modules that read models are imported."""
     refuse(path.is_dir(), f"Expected the file of a model, got the folder {path}: name a file in it.")
     refuse(not path.exists(), f"Expected the file of a model, got {path}, which does not exist: check it.")
     read_header(path)
@@ -104,15 +104,14 @@ def load_file(path: Path) -> Any:
 
 @contextmanager
 def blame_file(path: Path) -> Iterator[None]:
-    """Turn what fails on a model into one sentence that names the file: a forged one may hold anything."""
+    """Turn an error of a loaded model into one sentence that names its file: a forged file may hold anything."""
     try:
         yield
     except (ImportError, MemoryError, OSError):
         raise
     except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(
-            ("Expected", "X has")
-        ):  # ours and scikit-learn's, of samples
+        is_of_samples = isinstance(error, ValueError) and str(error).startswith(("Expected", "X has"))
+        if is_of_samples:  # the words of this package and of scikit-learn
             raise
         cause = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         raise InputError(
@@ -139,13 +138,12 @@ def check_apart(out: Path, what: str, option: str, inputs: Iterable[str | Path |
 
 def _files(inputs: Iterable[str | Path | None]) -> Iterator[Path]:
     """Find the files of this machine among inputs."""
-    for one in inputs:
-        if isinstance(one, Path):
-            yield one
-        elif one is not None:
-            names = {
-                part for name in (one, *one.split(",")) for part in (name.strip(), name.strip().rpartition(":")[0])
-            }
+    for path_or_option in inputs:
+        if isinstance(path_or_option, Path):
+            yield path_or_option
+        elif path_or_option is not None:
+            values = {value.strip() for value in (path_or_option, *path_or_option.split(","))}
+            names = values | {value.rpartition(":")[0] for value in values}  # y.csv of y.csv:label
             places = (place_of(name) for name in names if name)
             yield from (place for place in places if isinstance(place, Path) and place.exists())
 
@@ -157,9 +155,10 @@ def check_out(
     if out is None:
         return
     check_apart(out, what, option, inputs)
-    folder, a_file = out.absolute().parent, f"Expected a file for the {what}, got"
-    refuse(out.is_dir(), f"{a_file} the folder {out}: name a file in it with {option}.")
-    refuse(out.exists() and not out.is_file(), f"{a_file} {out}, which is a device: name a file with {option}.")
+    folder = out.absolute().parent
+    expected_file = f"Expected a file for the {what}, got"
+    refuse(out.is_dir(), f"{expected_file} the folder {out}: name a file in it with {option}.")
+    refuse(out.exists() and not out.is_file(), f"{expected_file} {out}, which is a device: name a file with {option}.")
     refuse(
         out.exists() and not force,
         f"Expected a new file for the {what}, got {out}, which exists: name another, or add --force.",
@@ -253,7 +252,7 @@ def mode_number(text: str, modes: Any, option: str) -> int:
 
 
 def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Sequence[int], known: Any = None) -> Any:
-    """Read names, units and coordinates of modes; what is not given stays what the file says, ``known``.
+    """Read names, units and coordinates of modes; all others stay as they are in ``known``, the modes of the file.
 
     Examples
     --------
@@ -268,30 +267,32 @@ def read_modes(mode_names: str | None, coordinates: list[str] | None, shape: Seq
     refuse(bool(coordinates) and names is None, "Expected --mode-names with --coordinates, got none: name the modes.")
     if names is None:
         return known
-    kept = known if are_modes_of(known, tuple(shape)) else [Mode("", np.arange(size)) for size in shape]
-    parts = [re.fullmatch(r"(.+?)\s*(?:\((.+)\))?", name) for name in names]
-    found = {
-        one[1]: replace(mode, name=one[1], unit=one[2] or mode.unit)
-        for one, mode in zip(parts, kept, strict=True)
-        if one
-    }
-    refuse(len(found) < len(names), f"Expected different names of modes, got {mode_names!r}: correct --mode-names.")
+    modes_of_file = known if are_modes_of(known, tuple(shape)) else [Mode("", np.arange(size)) for size in shape]
+    mode_of_name = {}
+    for text, mode in zip(names, modes_of_file, strict=True):
+        name_and_unit = re.fullmatch(r"(.+?)\s*(?:\((.+)\))?", text)
+        if name_and_unit:
+            name, unit = name_and_unit.groups()
+            mode_of_name[name] = replace(mode, name=name, unit=unit or mode.unit)
+    refuse(
+        len(mode_of_name) < len(names), f"Expected different names of modes, got {mode_names!r}: correct --mode-names."
+    )
     for text in coordinates or ():
-        name, _, given = text.partition("=")
+        name, _, entries = text.partition("=")
         sentence = f"Expected coordinates of a mode, such as time=0:1, for --coordinates, got {text!r}: "
-        refuse(name not in found, f"{sentence}begin with a name among {', '.join(found)}.")
-        mode = found[name]
+        refuse(name not in mode_of_name, f"{sentence}begin with a name among {', '.join(mode_of_name)}.")
+        mode = mode_of_name[name]
         try:
-            ends = [float(end) for end in given.split(":")] if ":" in given else []
-            values = np.linspace(ends[0], ends[1], len(mode.values)) if len(ends) == 2 else _values(given)
+            ends = [float(end) for end in entries.split(":")] if ":" in entries else []
+            values = np.linspace(ends[0], ends[1], len(mode.values)) if len(ends) == 2 else _values(entries)
         except ValueError:
             values = np.zeros(0)
         refuse(
             values.shape != mode.values.shape,
             f"{sentence}give first:last, or one for each of {len(mode.values)} entries.",
         )
-        found[name] = replace(mode, values=values)
-    return tuple(found.values())
+        mode_of_name[name] = replace(mode, values=values)
+    return tuple(mode_of_name.values())
 
 
 def _values(text: str) -> NDArray[Any]:
@@ -311,7 +312,7 @@ def echo(text: str, *, err: bool = False) -> None:
 def show(facts: dict[str, Any], rows: dict[str, str], *, as_json: bool, quiet: bool = False) -> None:
     """Print what was found: for programs as one line of JSON, for people as a table.
 
-    Of the table names and values are side by side, without those that are empty; a value wraps within its column.
+    The table has a line for each row whose value is not empty; a long value wraps within its column.
     """
     if quiet:
         return
@@ -344,8 +345,9 @@ def components_in_words(facts: dict[str, Any]) -> str:
     from tracelearn.plotting.views import counted
 
     counts = facts["components"]
-    none = facts["views"] or len(counts) == 1 or not any(counts)
-    return "" if none else counted("component", "of", counts, facts["mode_names"])
+    if facts["views"] or len(counts) == 1 or not any(counts):
+        return ""
+    return counted("component", "of", counts, facts["mode_names"])
 
 
 def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:
@@ -359,19 +361,23 @@ def views_in_rows(views: list[dict[str, Any]]) -> dict[str, str]:
     >>> views_in_rows([{"view": name, "share": 0.0, "found": ""} for name in ("raw", "whitened")])
     {'left out (share)': 'raw, whitened (0.00)'}
     """
-    shares = ["" if one["share"] is None else f"{one['share']:.2f}" for one in views]
-    pairs = list(zip(views, shares, strict=True))
-    rows = {
-        one["view"]: f"share {share}; {one['found']}" if share else one["found"] for one, share in pairs if one["found"]
-    }
-    left = [(one["view"], share) for one, share in pairs if not one["found"]]
-    shown = [f"{view} ({share})" for view, share in left if share != "0.00"]
-    none = [view for view, share in left if share == "0.00"]
-    if len(none) > _MOST_NAMED:
-        shown.append(f"{len(none)} others (0.00)")
-    elif none:
-        shown.append(f"{', '.join(none)} (0.00)")
-    return rows | ({"left out (share)": "; ".join(shown)} if shown else {})
+    rows = {}
+    left_out = []
+    without_share = []
+    for view in views:
+        name = view["view"]
+        share = "" if view["share"] is None else f"{view['share']:.2f}"
+        if view["found"]:
+            rows[name] = f"share {share}; {view['found']}" if share else view["found"]
+        elif share == "0.00":
+            without_share.append(name)
+        else:
+            left_out.append(f"{name} ({share})")
+    if len(without_share) > _MOST_NAMED:
+        left_out.append(f"{len(without_share)} others (0.00)")
+    elif without_share:
+        left_out.append(f"{', '.join(without_share)} (0.00)")
+    return rows | ({"left out (share)": "; ".join(left_out)} if left_out else {})
 
 
 # --- samples: a file of them, and what is said of it by options in the same words -------------------------------------

@@ -18,7 +18,7 @@ __all__ = ["open_table"]
 
 
 def open_table(place: Place, columns: Sequence[str] = ()) -> Table:
-    """Read names and types, and with ``columns`` the number of rows, by reading one of these."""
+    """Read the names and types of all columns; with ``columns``, read the first of these to count the rows."""
     with _open(place, None) as reader:
         schema = reader.schema
     batches = partial(_batches, place, schema)

@@ -32,7 +32,8 @@ __all__ = ["CheckpointFolder", "Learned", "Point", "checkpoints_in", "differing_
 logger = logging.getLogger("tracelearn")
 
 _NAME = re.compile(r"checkpoint-(\d+)\.tracelearn")
-_WITHOUT_EFFECT = ("verbose", "random_state", "keep_moments", "warm_start")  # parameters, on what more samples teach
+# Parameters that may differ from those of the checkpoint: what is learned from more samples does not depend on them.
+_WITHOUT_EFFECT = ("verbose", "random_state", "keep_moments", "warm_start")
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ class Learned:
         """Count a refresh of the model, and draw a point if anything was predicted since the last one."""
         curve = self.curve
         if self.weight_since_refresh > 0.0:
-            lately = self.error_since_refresh / self.weight_since_refresh
-            curve = (*curve, Point(self.n_samples, lately, self.total_error / self.total_weight))
+            recent_error = self.error_since_refresh / self.weight_since_refresh
+            curve = (*curve, Point(self.n_samples, recent_error, self.total_error / self.total_weight))
         return replace(
             self,
             n_since_refresh=0,
@@ -159,7 +160,7 @@ class CheckpointFolder:
         return saved
 
     def is_due(self) -> bool:
-        """Tell whether the last checkpoint is old enough."""
+        """Tell whether the last checkpoint is so old that another one is to be written."""
         return time.monotonic() - self._written_at >= self._seconds
 
     def write(self, learned: Learned) -> None:
@@ -176,6 +177,7 @@ class CheckpointFolder:
                 old.unlink(missing_ok=True)
 
     def _read_newest(self, paths: list[Path]) -> Learned:
+        """Read the first of these checkpoints, newest first, that is not damaged."""
         for path in paths:
             try:
                 learned = _read(path, self._trusted)
@@ -235,7 +237,7 @@ def _in_one_line(value: Any) -> str:
 
 
 def differing_parameter(model: Any, other: Any) -> str | None:
-    """Name a parameter in which two models of one class differ, of those that more learning depends on."""
+    """Name a parameter in which two models of one class differ and on which further learning depends; None without one."""
     values = model.get_params(deep=False)
     other_values = other.get_params(deep=False)
     for name, value in values.items():

@@ -35,9 +35,8 @@ __all__ = [
 
 T = TypeVar("T", bound=Sized)
 TEXT = np.dtypes.StringDType()  # readers announce text of variable length as this type, and return it as objects
-_LARGEST_BLOCK = (
-    16 * 2**20
-)  # blocks of this size are still in cache when they are summed up; four times as much is slower by a tenth
+# Bytes: blocks of this size are still in cache when they are summed up; four times as much is slower by a tenth.
+_LARGEST_BLOCK = 16 * 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +85,11 @@ class Column:
 
 def until_rows(arrays: Iterable[T], rows: int) -> Iterator[T]:
     """Yield arrays or record batches until they have ``rows`` rows together."""
-    taken = 0
+    n_yielded = 0
     for array in arrays:
         yield array
-        taken += len(array)
-        if taken >= rows:
+        n_yielded += len(array)
+        if n_yielded >= rows:
             return
 
 

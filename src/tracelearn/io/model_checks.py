@@ -1,7 +1,7 @@
-"""Whether a model that was read from a file can be used: it has predicted samples of zeros.
+"""Check that a model from a file can predict, on samples of zeros.
 
-What a forged file holds for learning on, and what it says of how a model was found, need not be true, nor of the right form:
-``fit``, ``merge`` and reports refuse that themselves, or fail.
+Nothing else is checked: the moments of a forged file, or its record of a search, may be false or of another form. ``fit``,
+``merge`` and reports refuse that themselves, or fail.
 """
 
 from __future__ import annotations

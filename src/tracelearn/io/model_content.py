@@ -93,7 +93,7 @@ def trusted_types() -> list[str]:
     ``skops.io.load(path, trusted=trusted_types())``, and in MLflow
     ``mlflow.sklearn.log_model(model, name="model", skops_trusted_types=trusted_types())``.
     """
-    # Arrays remember what kind of numbers they hold, and skops does not know that type.
+    # Every array has a dtype, whose type skops does not trust by itself.
     return sorted({full_name(kind) for kind in known_types().values() if kind is not Pipeline} | {"numpy.dtype"})
 
 
@@ -150,16 +150,16 @@ class _Writer:
             return {"$masked": [self.plain(thing.data.tolist()), mask.tolist()]}
         if kind is np.ndarray and thing.dtype.kind == "O" and all(type(item) is str for item in thing.flat):
             # Names of columns, which scikit-learn keeps as objects.
-            return {"$array": self._index_of(thing, thing.astype(str))}
+            return {"$array": self._add_array(thing, thing.astype(str))}
         if is_non_numpy(thing) or (kind is np.ndarray and thing.dtype.kind in _PLAIN_KINDS):
-            return {"$array": self._index_of(thing, thing)}
+            return {"$array": self._add_array(thing, thing)}
         if isinstance(thing, np.dtype) or kind.__module__.partition(".")[0] in ("torch", "jax", "cupy"):
             return {"$dtype": np.dtype(dtype_name(thing)).str}
         parts = {name: self.plain(part) for name, part in _state_of(thing).items() if name not in self._left_out}
         return {"$object": [kind.__name__ if known_types().get(kind.__name__) is kind else full_name(kind), parts]}
 
-    def _index_of(self, original: Any, values: Any) -> int:
-        """Find the place of an array among those to write; one that occurs twice is written once."""
+    def _add_array(self, original: Any, values: Any) -> int:
+        """Add the values of an array to those to write, unless the same object was added before; return their index."""
         if id(original) not in self._written:
             self._written[id(original)] = (len(self.arrays), original)
             self.arrays.append(to_numpy(values))

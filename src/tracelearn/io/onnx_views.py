@@ -269,8 +269,8 @@ def _detrend(view: Detrend, T: Value) -> Value:
     basis = view.polynomials(view.sample_shape_[axis - 1])
     T = T.moveaxis(axis, n_axes - 1, n_axes)
     T = T - T.cut(0, 1, -1)
-    rest: Value = T - T @ basis @ basis.T
-    return rest.moveaxis(n_axes - 1, axis, n_axes)
+    residual: Value = T - T @ basis @ basis.T
+    return residual.moveaxis(n_axes - 1, axis, n_axes)
 
 
 # --- scatter and thresholds ---------------------------------------------------------------------------------------------
@@ -399,7 +399,10 @@ def _matrix_logarithm(S: Value, c: int, floor: float) -> Value:
 
 
 def _rotation_loop(m: int) -> Any:
-    """Make the body of a loop: one round of Jacobi's rotations of matrices (n, m, m), and of their eigenvectors so far."""
+    """Make the body of a loop: one round of Jacobi's rotations of matrices (n, m, m) and of their eigenvectors so far.
+
+    It keeps going while an entry off the diagonal is larger than rounding.
+    """
     nodes = Nodes("round")
     S, vectors = nodes.input("S"), nodes.input("vectors")
     places = np.arange(m)
@@ -416,7 +419,7 @@ def _rotation_loop(m: int) -> Any:
     tangent = nodes.add("Where", is_diagonal, 0.0, tangent)
     cosine = 1.0 / (1.0 + tangent * tangent).sqrt()
     sine = tangent * cosine
-    # What was at place order[j] comes to place j, rotated with its neighbour.
+    # Row and column order[j] move to place j, rotated with their neighbour order[j] ^ 1.
     order = _next_places(m)
     cosines = cosine.take(order // 2, axis=1)
     sines = sine.take(order // 2, axis=1) * np.where(order % 2, 1.0, -1.0)

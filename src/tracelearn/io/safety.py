@@ -38,7 +38,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_dtype(name: str, dtype: np.dtype[Any]) -> None:
-    """Refuse Python objects, which are stored as pickles; text of variable length is none."""
+    """Refuse Python objects, which are stored as pickles; text of variable length is allowed."""
     refuse(
         dtype.hasobject and dtype.kind != "T",
         f"Expected numbers or strings in {name}, got Python objects: reading them could run any code, so store an array of "

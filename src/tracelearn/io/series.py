@@ -65,8 +65,9 @@ def series_source(
 class _Readings:
     """Which rows of a table are the readings of which sample.
 
-    ``rows`` (n_samples, n_times) are in the order of time, samples in that of their first row; where ``is_there`` is false there
-    is no reading, and the row is any of the sample. ``names`` are those of samples, and ``times`` the coordinates of readings.
+    ``rows`` (n_samples, n_times) holds for each sample the rows of its readings in the order of time; samples are in the order of
+    their first rows. Where ``is_there`` is false the sample has no reading, and the row is that of another one, to be ignored.
+    ``names`` are those of samples, and ``times`` the coordinates of readings.
     """
 
     rows: NDArray[np.intp]
@@ -76,6 +77,7 @@ class _Readings:
 
     @classmethod
     def of(cls, samples: NDArray[Any], times: NDArray[Any], sample: str, time: str) -> _Readings:
+        """Sort the rows of a table, given the columns of the names ``sample`` and ``time``."""
         names, first_rows, codes, lengths = np.unique(
             samples, return_index=True, return_inverse=True, return_counts=True
         )

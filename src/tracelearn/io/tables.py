@@ -57,7 +57,7 @@ class Table:
 
 
 def table_of_rows(rows: Any, columns: Sequence[str] = ()) -> Table:
-    """Make a `Table` of one in memory, of pyarrow; ``columns`` is an argument because readers of files have it."""
+    """Make a `Table` of a table of pyarrow; ``columns`` is not used: functions that open files have it too."""
     return Table(
         rows.schema, len(rows), lambda names, start, size: from_row(rows.select(names).to_batches(size), start)
     )

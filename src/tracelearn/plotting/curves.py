@@ -134,7 +134,7 @@ class PathDisplay:
         positive = self.alphas[self.alphas > 0]
         if len(positive) == len(self.alphas):
             axes.set_xscale("log")
-        elif len(positive):  # alpha = 0 has no logarithm, and is a model all the same
+        elif len(positive):  # alpha = 0 has no logarithm, but is drawn too
             axes.set_xscale("symlog", linthresh=float(positive.min()))
         if self.values.dtype.kind in "iu":
             whole_ticks(axes.yaxis)
@@ -150,7 +150,7 @@ def _label_axes(axes: Any, x: str, y: str) -> None:
 
 
 def _shifted(axes: Any, inches: float) -> Any:
-    """Return the way from numbers to paper, a little higher, so that equal ranks do not hide each other."""
+    """Return the transform from data to the figure, moved up by some inches, so that equal ranks do not hide each other."""
     move = require("matplotlib.transforms", "plot").ScaledTranslation
     return axes.transData + move(0.0, inches, axes.figure.dpi_scale_trans)
 

@@ -145,14 +145,14 @@ def draw_map(test: Any, ax: Any = None, level: float = 0.05) -> Any:
 
 
 def _two_modes(modes: Any, shape: tuple[int, ...]) -> tuple[Mode, Mode]:
-    """Name the first mode of a map, and all others together."""
-    size = int(np.prod(shape[1:]))
+    """Return the first mode of a map, and one mode that stands for all others."""
+    entries = np.arange(int(np.prod(shape[1:])))
     if modes is None:
-        return Mode("first mode", np.arange(shape[0])), Mode(
-            "second mode" if len(shape) == 2 else "other modes", np.arange(size)
-        )
-    together = Mode(" × ".join(mode.name for mode in modes[1:]), np.arange(size))
-    return modes[0], modes[1] if len(modes) == 2 else together
+        name = "second mode" if len(shape) == 2 else "other modes"
+        return Mode("first mode", np.arange(shape[0])), Mode(name, entries)
+    if len(modes) == 2:
+        return modes[0], modes[1]
+    return modes[0], Mode(" × ".join(mode.name for mode in modes[1:]), entries)
 
 
 def _outline(axes: Any, is_significant: Any, columns: Mode, rows: Mode) -> None:

@@ -121,14 +121,14 @@ def over_head(positions: Array, values: Array, size: int = 64) -> Array:
 
 
 def draw_heads(axes: Any, positions: Array, values: Sequence[Array], labels: Sequence[str]) -> list[Any]:
-    """Draw a head for each array of values (I,), side by side; colours are symmetric about zero, to the largest of its own."""
+    """Draw a head for each array of values (I,), side by side, each in colours from minus to plus its largest absolute value."""
     patches = require("matplotlib.patches", "plot")
     radius = head_radius(positions)
     images = []
-    for k, (one, label) in enumerate(zip(values, labels, strict=True)):
+    for k, (values_of_head, label) in enumerate(zip(values, labels, strict=True)):
         centre = 2.5 * radius * k
-        (grid,) = over_head(positions, one[:, None])
-        limit = float(np.max(np.abs(one))) or 1.0
+        (grid,) = over_head(positions, values_of_head[:, None])
+        limit = float(np.max(np.abs(values_of_head))) or 1.0
         extent = (centre - radius, centre + radius, -radius, radius)
         looks: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "bilinear"}
         image = axes.imshow(grid, origin="lower", extent=extent, **looks)
@@ -261,7 +261,9 @@ def _standard_error(model: Any, scores: Array) -> Array:
 
 
 def count_carrying(squares: Array, whole: Array | None = None) -> int:
-    """Count the largest squares that together make 99 % of their sum; with ``whole``, of its sum, of which they are a part.
+    """Count the largest squares that together make 99 % of their sum.
+
+    With ``whole``, of which the squares are a part, count those among the largest entries of ``whole`` that make 99 % of its sum.
 
     Examples
     --------
@@ -271,19 +273,20 @@ def count_carrying(squares: Array, whole: Array | None = None) -> int:
     (2, 0)
     """
     ordered = np.sort(squares if whole is None else whole)[::-1]
-    last = ordered[min(int(np.searchsorted(np.cumsum(ordered), CARRIED * ordered.sum())), len(ordered) - 1)]
-    return int(np.sum((squares >= last) & (squares > 0.0)))
+    n_needed = int(np.searchsorted(np.cumsum(ordered), CARRIED * ordered.sum())) + 1
+    smallest_needed = ordered[min(n_needed, len(ordered)) - 1]
+    return int(np.sum((squares >= smallest_needed) & (squares > 0.0)))
 
 
 def leading_factors(factors: Array, values: Array, most: int) -> tuple[Array, Array, int]:
-    """Keep at most so many factors of singular value above rounding.
+    """Keep the first factors, at most ``most`` of those whose singular value is above rounding.
 
     Returns them, the share of each in the squared norm of the weights, and how many there are above rounding.
     """
     level = 10 * max(max(factors.shape) * float(np.finfo(values.dtype).eps) * float(values[0]), 1e-300)
     above = int(np.sum(values > level))
     count = min(most, above)
-    # Of the largest value: squares of small weights would vanish, and those of enormous ones overflow.
+    # Divided by the largest value first: squares of tiny weights would vanish, and those of enormous ones overflow.
     squares = (values.astype(np.float64) / max(float(values[0]), 1e-300)) ** 2
     return factors[:, :count], squares[:count] / max(float(np.sum(squares)), 1e-300), above
 

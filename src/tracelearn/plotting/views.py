@@ -32,9 +32,8 @@ class ViewPart:
     modes: list[Mode]  # of second order one, the channels with their copies
     coef: Array
     patterns: Array
-    maps: tuple[Array, Array] | None = (
-        None  # of second order, whitener and reference: from eigenvectors to filters and patterns
-    )
+    # Of second order: whitener and reference, which turn eigenvectors into filters and patterns.
+    maps: tuple[Array, Array] | None = None
 
     @property
     def label(self) -> str:
@@ -101,13 +100,14 @@ def _modes_of_entries(transformer: Any, modes: list[Mode], last_size: int) -> li
     if transformer is None:
         return modes
     if isinstance(transformer, TensorTransformer):
-        made = transformer.output_shape_
-    else:  # of scikit-learn: its rows may be those of a sample
-        made = shape if last_size == math.prod(shape) else (last_size,)
-    if made == shape:
+        shape_of_view = transformer.output_shape_
+    else:  # of scikit-learn: rows as long as a sample are taken to have its entries
+        shape_of_view = shape if last_size == math.prod(shape) else (last_size,)
+    if shape_of_view == shape:
         return modes
-    names = ["feature"] if len(made) == 1 else [f"feature mode {n + 1}" for n in range(len(made))]
-    return [Mode(name, np.arange(size)) for name, size in zip(names, made, strict=True)]
+    order = len(shape_of_view)
+    names = ["feature"] if order == 1 else [f"feature mode {n + 1}" for n in range(order)]
+    return [Mode(name, np.arange(size)) for name, size in zip(names, shape_of_view, strict=True)]
 
 
 def _modes_of_convolutions(transformer: Convolutions, modes: list[Mode]) -> list[Mode]:
@@ -188,21 +188,28 @@ def _in_words(estimator: Any, parts: list[ViewPart]) -> str:
     return counted("source", "in", counts, names) + _leading(estimator, parts)
 
 
-def counted(what: str, where: str, counts: list[int], names: list[str]) -> str:
-    """Say how many components of each mode, or sources in each window, carry nearly all of the weights."""
-    pairs = [(count, name) for count, name in zip(counts, names, strict=True) if count]
-    words = [f"{count}" + (f" {where} {name}" if name else "") for count, name in pairs]
-    words[0] = words[0].replace(f"{pairs[0][0]}", f"{pairs[0][0]} {what}{'s' if pairs[0][0] > 1 else ''}", 1)
-    verb = "carries" if sum(count for count, _ in pairs) == 1 else "carry"
-    return (
-        f"{' and '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)} {verb} {CARRIED:.0%}".replace(
-            "%", " %"
-        )
-    )
+def counted(noun: str, preposition: str, counts: list[int], names: list[str]) -> str:
+    """Say how many components of each mode, or sources in each window, carry nearly all of the weights.
+
+    Examples
+    --------
+    >>> from tracelearn.plotting.views import counted
+    >>> counted("source", "in", [2, 0, 1], ["window 1", "window 2", "window 3"])
+    '2 sources in window 1 and 1 in window 3 carry 99 %'
+    """
+    phrases: list[str] = []
+    for count, name in zip(counts, names, strict=True):
+        if count:
+            plural = "s" if count > 1 else ""
+            number = f"{count}" if phrases else f"{count} {noun}{plural}"
+            phrases.append(f"{number} {preposition} {name}" if name else number)
+    listed = " and ".join([", ".join(phrases[:-1]), phrases[-1]]) if len(phrases) > 1 else phrases[0]
+    verb = "carries" if sum(counts) == 1 else "carry"
+    return f"{listed} {verb} {100 * CARRIED:.0f} %"
 
 
 def _leading(estimator: Any, parts: list[ViewPart]) -> str:
-    """Say where the strongest source is, and for one weight tensor what it speaks for."""
+    """Say at which channel the strongest source is largest and, with a single weight tensor, what more of it means."""
     sizes = [float(np.linalg.norm(part.coef, 2, axis=(1, 2)).max()) for part in parts]
     part = parts[int(np.argmax(sizes))]
     largest = int(np.argmax(part.sources(1)[1][0]))

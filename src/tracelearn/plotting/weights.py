@@ -29,7 +29,7 @@ __all__ = ["ModeFactorsDisplay", "ModeSpectrumDisplay", "WeightsDisplay", "choos
 _KINDS = {"weights": ("coef_", "weight"), "patterns": ("patterns_", "pattern")}
 _COLUMNS = 3
 
-_LARGEST = 1e150  # the squares of larger numbers, which colours are interpolated by, are none
+_LARGEST = 1e150  # matplotlib interpolates colours by squares, which overflow for larger numbers
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -312,27 +312,19 @@ class WeightsDisplay:
             self.lines_ = self._draw_lines(self.axes_[0])
             return self
         rows, columns = _image_modes(modes, len(self.modes))
-        others = [n for n in range(len(self.modes)) if n not in (rows, columns)]
-        moved = [np.transpose(tensor, (*others, rows, columns)) for tensor in self.tensors]
-        cuts = _cuts(slices, moved[0].shape[: len(others)], [self.modes[n].name for n in others])
-        panes = [
-            (
-                np.mean(tensor, axis=tuple(range(len(others)))) if cut is None else tensor[cut],
-                self._title(name, cut, others),
-            )
-            for tensor, name in zip(moved, self.targets, strict=True)
-            for cut in cuts
-        ]
-        down = -(-len(panes) // _COLUMNS) if 1 in (len(self.tensors), len(cuts)) else len(self.tensors)
-        grid = down, -(-len(panes) // down)
-        self.axes_ = open_axes(ax, grid, (2.9, 2.5), "one for each image", count=len(panes), framed=True)
+        images = self._cut_images(rows, columns, slices)
+        n_targets = len(self.tensors)
+        # A row for each target, unless there is one target, or one image for each.
+        n_rows = -(-len(images) // _COLUMNS) if n_targets in (1, len(images)) else n_targets
+        grid = n_rows, -(-len(images) // n_rows)
+        self.axes_ = open_axes(ax, grid, (2.9, 2.5), "one for each image", count=len(images), framed=True)
         self.figure_ = self.axes_[0].figure
-        limit = max(float(np.max(np.abs(image))) for image, _ in panes) or 1.0
+        limit = max(float(np.max(np.abs(image))) for image, _ in images) or 1.0
         refuse(limit > _LARGEST, f"Expected weights of at most {_LARGEST:g} to draw, got {limit:g}: scale the targets.")
         # Names begin at the top, as in a table, and counted rows as in a picture; coordinates grow upwards.
         upwards = not (self.modes[rows].has_names or self.modes[rows].is_counted)
         looks: dict[str, Any] = {"upwards": upwards, "inches": 2.0, "cmap": cmap, "vmin": -limit, "vmax": limit}
-        for axes, (image, title) in zip(self.axes_, panes, strict=True):
+        for axes, (image, title) in zip(self.axes_, images, strict=True):
             self.images_.append(draw_image(axes, image, self.modes[rows], self.modes[columns], **looks))
             axes.set_title(title, fontsize="medium")
         if ax is None:
@@ -341,6 +333,18 @@ class WeightsDisplay:
             self.colorbar_ = self.figure_.colorbar(self.images_[0], ax=list(self.axes_), label=self.quantity)
             self.colorbar_.outline.set_visible(False)
         return self
+
+    def _cut_images(self, rows: int, columns: int, slices: Any) -> list[tuple[Array, str]]:
+        """Cut the tensor of each target into images over two modes, each with its title."""
+        hidden_modes = [n for n in range(len(self.modes)) if n not in (rows, columns)]
+        tensors = [np.transpose(tensor, (*hidden_modes, rows, columns)) for tensor in self.tensors]
+        cuts = _cuts(slices, tensors[0].shape[: len(hidden_modes)], [self.modes[n].name for n in hidden_modes])
+        images = []
+        for tensor, target in zip(tensors, self.targets, strict=True):
+            for cut in cuts:
+                image = np.mean(tensor, axis=tuple(range(len(hidden_modes)))) if cut is None else tensor[cut]
+                images.append((image, self._title(target, cut, hidden_modes)))
+        return images
 
     def _title(self, target: str, cut: tuple[int, ...] | None, hidden_modes: list[int]) -> str:
         """Name an image by its target and by its place, or mean, in the modes that it does not show."""
@@ -384,7 +388,7 @@ def choose_targets(estimator: Any, n_targets: int, target: Any) -> tuple[list[in
 
 
 def _number_of_target(target: Any, names: list[Any], kind: str) -> int:
-    """Find the number of a target that is called by its label, or counted."""
+    """Find the index of a target, given its label or its index."""
     label = target.item() if isinstance(target, np.generic) else target
     if label in names:
         return names.index(label)

@@ -82,7 +82,7 @@ class BasisForm:
     uses_moments = False
 
     def prepared(self, samples: Samples) -> Samples:
-        """Check every number for NaN and infinity."""
+        """Check every number for NaN and infinity, and cast the rows to the precision of the solvers."""
         return samples.checked()
 
     def data_fit(
@@ -105,10 +105,10 @@ class BasisForm:
 
 
 def _origin(samples: Samples, *, fit_intercept: bool) -> Array:
-    """Find what samples in memory are seen about, (p,): their mean, or zero without an intercept.
+    """Find what is subtracted from samples in memory, (p,): their mean, or zero without an intercept.
 
-    A feature that is constant up to the rounding of its mean would look like one that tells samples apart. The mean is found
-    about the first sample, so that what all have in common is found exactly.
+    The mean is summed from differences to the first sample, so that it is exact for a constant feature: with a rounded mean its
+    deviations would not be zero, and would look like a direction in which samples differ.
     """
     (block,) = samples.blocks
     first = block.X[0, :]

@@ -240,25 +240,28 @@ class InBasis:
         return values, self.basis @ vectors
 
     def solver(self, shift: Array) -> Rows:
-        """Return the solve: by ``inner`` in the span of the basis, a division by the shift in its complement."""
+        """Return the solve: by ``inner`` in the span of the basis, a division by the shift in its complement.
+
+        With basis U, inner operator A and shift s it is ``w = U (A + s I)^-1 U' r + (r - U U' r) / s``.
+        """
         if isinstance(self.inner, SpectralGram) and self.n_groups == 1:
             return self._spectral_solver(shift)
         xp = array_namespace(shift)
         basis = self.basis
         inner = self.inner.solver(shift)
         back = xp.matrix_transpose(basis)
-        level = shift[:1, None] if self.shares_shift else shift[:, None]
+        divisor = shift[:1, None] if self.shares_shift else shift[:, None]
         # What is outside of the span is divided by the shift, and so is the rounding of it that lies inside: with a tiny shift
         # that would be no solution, so it is removed once more.
-        is_tiny = float(xp.min(level)) < _TINY_SHARE * self.inner.mean_eigenvalue
+        is_tiny = float(xp.min(divisor)) < _TINY_SHARE * self.inner.mean_eigenvalue
 
         def solve(rows: Array) -> Array:
             coordinates = rows @ basis
             if not is_tiny:
-                return (rows + (level * inner(coordinates) - coordinates) @ back) / level
+                return (rows + (divisor * inner(coordinates) - coordinates) @ back) / divisor
             outside = rows - coordinates @ back
             outside = outside - (outside @ basis) @ back
-            return inner(coordinates) @ back + outside / level
+            return inner(coordinates) @ back + outside / divisor
 
         return solve
 
@@ -438,12 +441,12 @@ class Coupled:
 
     def solver(self, shift: Array) -> Rows:
         """Return the solve for all rows together: a division by the shift outside the contrasts and the basis."""
-        level = shift[:1, None]
+        divisor = shift[:1, None]
         inner = self.inner.solver(shift[:1])
 
         def solve(rows: Array) -> Array:
             inside = self._coordinates(rows)
-            return (rows + self._rows(level * inner(inside) - inside)) / level
+            return (rows + self._rows(divisor * inner(inside) - inside)) / divisor
 
         return solve
 

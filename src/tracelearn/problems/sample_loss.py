@@ -37,7 +37,7 @@ __all__ = ["SampleLoss"]
 
 # Rows and columns of the largest Hessian that couples targets: factored in about a second.
 _LARGEST_HESSIAN = 4096
-# Up to this size the bound of a Hessian that couples targets is diagonalised: ADMM then changes its step for nothing.
+# Up to this size the bound of a Hessian that couples targets is diagonalised, so that new steps of ADMM cost no factorisation.
 _SPECTRAL = 1000
 _LOWERINGS = 30  # how often the estimate of the curvature may be lowered
 _LEAST_SHARE = 1e-6  # the least estimate of the curvature, as a share of its bound
@@ -84,7 +84,7 @@ class _Share:
         self._lowered = 0
 
     def follow(self, measured: float) -> bool:
-        """Adjust the share to a measured one; tell whether it has changed."""
+        """Adjust the share to a measured one; return whether it has changed."""
         before = self.value
         target = min(1.0, max(1.5 * measured, _LEAST_SHARE))
         if measured > before:
@@ -195,7 +195,7 @@ class SampleLoss:
         loss.check_mean(y_mean)
         xp = array_namespace(mean)
         rows = samples.rows
-        if rows is not None:  # once more about the first sample: what all samples have in common is then exact
+        if rows is not None:  # the mean again, from differences to the first sample: exact for constant features
             first = rows[0, :]
             mean = first + cut.total(lambda X, Y, share, z: share @ (X - first))
         mean = mean if fit_intercept else 0.0 * mean
@@ -337,10 +337,10 @@ class SampleLoss:
         would be as much too short.
         """
         ridge = repeated(self.ridge, self.samples.n_targets)
-        level = 2.0 * ridge + repeated(shift, self.samples.n_targets)
+        diagonal = 2.0 * ridge + repeated(shift, self.samples.n_targets)
         solve = self.shifted_solver(shift) if solve is None else solve
         share = _Share()
-        follows = not self.loss.is_separable
+        adapts = not self.loss.is_separable
         before: tuple[LossEvaluation, Array] | None = None
 
         def update(W: Array, pull: Array) -> Array:
@@ -348,8 +348,8 @@ class SampleLoss:
             xp = array_namespace(W)
             evaluation = self.evaluate(W, None if before is None else before[0])
             image = self.operator.apply(evaluation.W)
-            if before is not None and follows and share.follow(self._curvature_share(*before, evaluation, image)):
-                solve = self.operator.solver(level / share.value)
+            if before is not None and adapts and share.follow(self._curvature_share(*before, evaluation, image)):
+                solve = self.operator.solver(diagonal / share.value)
             before = evaluation, image
             free = evaluation.gradient - 2.0 * ridge[:, None] * evaluation.W
             target = image + (xp.reshape(pull, free.shape) - free) / share.value

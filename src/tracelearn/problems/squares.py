@@ -30,23 +30,26 @@ class SquaresEvaluation:
     W: Array | None = None  # None for zero
 
     def errors(self, unit: float) -> tuple[Array, Array]:
-        """Estimate them from the variances of the products ``w_i x_i``, which cancel where features are collinear.
+        """Estimate rounding from the variances of the products ``w_i x_i``, which cancel where features are collinear.
 
-        Moments that others were subtracted from are off by the rounding of what was there before.
+        Where moments are a difference, the variances before the subtraction count (``rounding_sizes``).
         """
         fit = self.squares
         xp = array_namespace(self.value)
         B = self.value.shape[0]
         x_size, y_size = fit.rounding_sizes
-        target = summed(y_size, B)
+        y_variance = summed(y_size, B)
         if x_size is None:
-            return unit * target, xp.zeros_like(target)
-        scatter = ridge = xp.zeros_like(target)
+            return unit * y_variance, xp.zeros_like(y_variance)
+        product_variance = ridge_value = xp.zeros_like(y_variance)
         if self.W is not None:
-            scatter = summed(_row_products(self.W**2, x_size), B)
-            ridge = fit.ridge * summed(xp.sum(self.W**2, axis=1), B)
-        spread = xp.sqrt(xp.max(xp.sum(x_size, axis=-1))) * (xp.sqrt(target) + xp.sqrt(scatter))
-        return unit * (target + scatter + ridge), unit * 2.0 * (spread + xp.sqrt(fit.ridge * ridge))
+            product_variance = summed(_row_products(self.W**2, x_size), B)
+            ridge_value = fit.ridge * summed(xp.sum(self.W**2, axis=1), B)
+        # The gradient is made of covariances of features with targets and with products.
+        covariance_size = xp.sqrt(xp.max(xp.sum(x_size, axis=-1))) * (xp.sqrt(y_variance) + xp.sqrt(product_variance))
+        value_error = unit * (y_variance + product_variance + ridge_value)
+        gradient_error = unit * 2.0 * (covariance_size + xp.sqrt(fit.ridge * ridge_value))
+        return value_error, gradient_error
 
     def least_value(self, error: Array) -> Array:
         """Bound the least squares from below, where the length of the gradient may be off by an error."""
@@ -254,10 +257,14 @@ class Squares:
         )
 
     def take(self, problems: Array) -> Squares:
-        """Keep the problems of this index, which may repeat some; groups must stay of equal length."""
+        """Keep the problems of this index, which may contain one several times; the operator stays.
+
+        Where it has several groups, the index must keep the problems of each group together, and equally many of each.
+        """
         xp = array_namespace(self.cross)
 
         def pick(a: Array) -> Array:
+            """Keep the rows of these problems in an array that has one row, or number, for each target."""
             of_problems = xp.reshape(a, (self.n_problems, -1, *a.shape[1:]))
             return xp.reshape(xp.take(of_problems, problems, axis=0), (-1, *a.shape[1:]))
 
@@ -286,7 +293,7 @@ def quadratic_model(operator: Operator, W: Array, value: Array, gradient: Array,
 
 
 def squares_of_samples(samples: Samples, *, ridge: float, joint: bool, fit_intercept: bool, in_passes: bool) -> Squares:
-    """Read samples that are sparse, or with ``in_passes`` too many and too large for any square matrix."""
+    """State the problems of samples that are sparse, or with ``in_passes`` too many and too large for any square matrix."""
     x_mean, y_mean = samples.total(lambda X, Y, share, z: (share @ X, share @ Y))
     if not fit_intercept:
         x_mean = 0.0 * x_mean
@@ -303,7 +310,7 @@ def squares_of_samples(samples: Samples, *, ridge: float, joint: bool, fit_inter
 
     cross, target, variances = samples.total(products)
     xp = array_namespace(x_mean)
-    # What a constant feature is apart from its mean is the rounding of the mean.
+    # Deviations of a constant feature from its mean are nothing but the rounding of the mean.
     is_constant = variances <= (4.0 * float(xp.finfo(x_mean.dtype).eps) * x_mean) ** 2
     cross = xp.where(is_constant, xp.zeros_like(cross), cross)
     variances = xp.where(is_constant, xp.zeros_like(variances), positive_part(variances))

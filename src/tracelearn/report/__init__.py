@@ -91,8 +91,11 @@ def model_page(
     X, y, _ = with_targets(X, y, None, modes)
     if y is None:
         raise ValueError("Expected targets y with X, got None: give both, or neither.")
-    known = {name: values for name, values in (("groups", groups), ("confounds", confounds)) if values is not None}
-    result = compare(y, model.predict(X, **known), getattr(model, "classes_", None), bounds_of(model, X, **known))
+    arguments = {} if groups is None else {"groups": groups}
+    if confounds is not None:
+        arguments["confounds"] = confounds
+    predicted = model.predict(X, **arguments)
+    result = compare(y, predicted, getattr(model, "classes_", None), bounds_of(model, X, **arguments))
     return render(facts, Evaluation(result, f"{result.total:,} samples"), study, origin)
 
 

@@ -71,29 +71,29 @@ class _Samples:
 
     @property
     def size(self) -> float:
-        """How many numbers there are, of an array in memory; of all else there is no end."""
+        """The number of entries of an array in memory; infinite for all else, which no flat model is to be fitted to."""
         return self.X.size if isinstance(self.X, np.ndarray) else np.inf
 
     def fit(self, model: Any, rows: Array) -> Any:
         """Fit a model to some samples, with what it takes of their groups and confounds."""
-        known = self._known(model.fit, rows)
+        arguments = self._arguments(model.fit, rows)
         if isinstance(self.X, Source):
-            return model.fit(self._rows(rows), **known)
-        return model.fit(self._take(rows), self.y[rows], **known)
+            return model.fit(self._rows(rows), **arguments)
+        return model.fit(self._take(rows), self.y[rows], **arguments)
 
     def predict(self, model: Any, rows: Array) -> Array:
         """Predict some samples, in their order."""
         X = self._rows(rows) if isinstance(self.X, Source) else self._take(rows)
-        return to_numpy(model.predict(X, **self._known(model.predict, rows)))
+        return to_numpy(model.predict(X, **self._arguments(model.predict, rows)))
 
     def bounds(self, model: Any, rows: Array) -> tuple[Array, Array] | None:
-        """Find between which numbers nine of ten targets of some samples are to be, where a model says it."""
+        """Predict intervals that hold nine of ten targets of some samples; None where a model has none."""
         if isinstance(self.X, Source) or not hasattr(model, "predict_interval"):
             return None
-        return bounds_of(model, self._take(rows), **self._known(model.predict_interval, rows))
+        return bounds_of(model, self._take(rows), **self._arguments(model.predict_interval, rows))
 
     def cleaned(self, train: Array) -> _Samples:
-        """Regress confounds out of all samples, as learned from some: for models that know none."""
+        """Regress confounds, as learned from the rows ``train``, out of all samples: for models that take no confounds."""
         weight = np.bincount(train, minlength=len(self.y)).astype(float)
         return replace(self, X=without_confounds(self.X, self.confounds, weight), confounds=None)
 
@@ -121,11 +121,15 @@ class _Samples:
         source: Source = replace(self.X, n_samples=len(rows), read=read, targets=lambda: iter([(self.y[rows], None)]))
         return source
 
-    def _known(self, method: Any, rows: Array) -> dict[str, Array]:
+    def _arguments(self, method: Any, rows: Array) -> dict[str, Array]:
         """Gather the groups and confounds of some samples, where a method takes them."""
-        known = {"groups": self.groups, "confounds": self.confounds}
-        taken = inspect.signature(method).parameters
-        return {name: values[rows] for name, values in known.items() if values is not None and name in taken}
+        values_of_samples = {"groups": self.groups, "confounds": self.confounds}
+        parameters = inspect.signature(method).parameters
+        return {
+            name: values[rows]
+            for name, values in values_of_samples.items()
+            if values is not None and name in parameters
+        }
 
 
 @small_on_one_thread
@@ -189,7 +193,7 @@ def evaluate(
             on_fold(number, len(folds))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PoorModelWarning)  # the score is about to say it
-            # Of a class in a fold, which was said of all samples.
+            # Of classes with few samples in a fold: the fit to all samples has warned of these.
             warnings.filterwarnings("ignore", r"Expected at least \d+ samples", UserWarning)
             fitted = samples.fit(clone(model), train)
         truths.append(samples.y[test] if are_classes else np.asarray(samples.y[test], dtype=float))
@@ -198,7 +202,7 @@ def evaluate(
         guess = baseline.fit(train, samples.y[train]).predict(test)
         scores_of_fold = [measure(truths[-1], guess), measure(truths[-1], predictions[-1])]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of others' fits; their scores say what they are worth
+            warnings.simplefilter("ignore")  # of the rivals: their scores say how good they are
             clean = samples.cleaned(train) if rivals else samples
             for rival in rivals.values():
                 scores_of_fold.append(measure(truths[-1], clean.predict(clean.fit(clone(rival), train), test)))

@@ -149,7 +149,7 @@ class ModelFacts:
 
     @property
     def names_of_weights(self) -> list[str]:
-        """The modes of the weights in the order of ``mode_ranks_``: where classes are a mode, it is the first."""
+        """The names of the modes of the weights, in the order of ``mode_ranks_``; targets come first where they are a mode."""
         return [component.title for component in self.components]
 
     @property
@@ -212,19 +212,19 @@ def gather(
 ) -> ModelFacts:
     """Read all facts from a fitted model, alone or at the end of a pipeline."""
     steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    last = steps[-1]
-    if not (hasattr(last, "coef_") and hasattr(last, "dual_gap_")):
+    predictor = steps[-1]
+    if not (hasattr(predictor, "coef_") and hasattr(predictor, "dual_gap_")):
         raise ValueError(
-            f"Expected a fitted regressor or classifier of tracelearn, got {type(last).__name__}: fit one, or name its file."
+            f"Expected a fitted regressor or classifier of tracelearn, got {type(predictor).__name__}: fit one, or name its file."
         )
-    shape = _shape_of_weights(last)
+    shape = _shape_of_weights(predictor)
     # A transformer that keeps the modes may have seen names that it did not pass on.
     modes_of_steps = [step.modes_ for step in steps if hasattr(step, "modes_") and tuple(step.sample_shape_) == shape]
-    if hasattr(last, "lags_"):
-        modes_of_steps = [[Mode("lag", last.lags_), Mode("feature", np.arange(last.n_features_in_))]]
+    if hasattr(predictor, "lags_"):
+        modes_of_steps = [[Mode("lag", predictor.lags_), Mode("feature", np.arange(predictor.n_features_in_))]]
     modes = as_modes(shape, mode_names, coordinates, units, modes_of_steps[-1] if modes_of_steps else None)
-    parts = parts_of_model(last, modes) if hasattr(last, "views_") else []
-    weighs_views = hasattr(last, "views_") and not last.is_linear_
+    parts = parts_of_model(predictor, modes) if hasattr(predictor, "views_") else []
+    weighs_views = hasattr(predictor, "views_") and not predictor.is_linear_
     linear: ViewPart | None = None
     if weighs_views:
         # Of a view without weights there is nothing to draw.
@@ -238,49 +238,51 @@ def gather(
         n_targets = len(parts[0].coef)
         ranks = np.array([[_rank(component.values) for component in components]])
     else:
-        coef = to_numpy(last.coef_).reshape(-1, *shape)
-        patterns = _patterns(last, coef.shape)
-        components = _components(last, coef, modes)
+        coef = to_numpy(predictor.coef_).reshape(-1, *shape)
+        patterns = _patterns(predictor, coef.shape)
+        components = _components(predictor, coef, modes)
         n_targets = len(coef)
-        ranks = _ranks(last)
-    kind, targets = _targets(last, n_targets, target_names)
-    moments = getattr(last, "moments_", None)
+        ranks = _ranks(predictor)
+    kind, targets = _targets(predictor, n_targets, target_names)
+    moments = getattr(predictor, "moments_", None)
     return ModelFacts(
         model=model,
-        predictor=last,
+        predictor=predictor,
         before=[type(step).__name__ for step in steps[:-1]],
         modes=modes,
         target_kind=kind,
         targets=targets,
         names_targets=target_names is not None,
-        classes=[str(label) for label in to_numpy(last.classes_).tolist()] if hasattr(last, "classes_") else None,
+        classes=[str(label) for label in to_numpy(predictor.classes_).tolist()]
+        if hasattr(predictor, "classes_")
+        else None,
         components=components,
         ranks=ranks,
         weights=Weights.thinned(coef, patterns, modes, most),
-        chosen=cv_curve(last) if hasattr(last, "score_path_") else None,
+        chosen=cv_curve(predictor) if hasattr(predictor, "score_path_") else None,
         n_samples=None if moments is None else float(moments.weight),
-        views=_views(last, parts),
-        trials=_trials(last),
+        views=_views(predictor, parts),
+        trials=_trials(predictor),
         weighs_views=weighs_views,
         linear_view="" if linear is None else linear.label,
-        time_name=_time_name(last, modes),
-        alignment="" if getattr(last, "alignment_", None) is None else repr(last.alignment_),
+        time_name=_time_name(predictor, modes),
+        alignment="" if getattr(predictor, "alignment_", None) is None else repr(predictor.alignment_),
     )
 
 
-def _shape_of_weights(last: Any) -> tuple[int, ...]:
+def _shape_of_weights(predictor: Any) -> tuple[int, ...]:
     """Find the shape of a sample; a model of recordings has weights over lags and features."""
-    if hasattr(last, "lags_"):
-        return len(last.lags_), int(last.n_features_in_)
-    return tuple(last.sample_shape_)
+    if hasattr(predictor, "lags_"):
+        return len(predictor.lags_), int(predictor.n_features_in_)
+    return tuple(predictor.sample_shape_)
 
 
-def _views(last: Any, parts: list[ViewPart]) -> list[View]:
+def _views(predictor: Any, parts: list[ViewPart]) -> list[View]:
     """List the views of the model, and all that were tried."""
-    shares = getattr(last, "view_shares_", {})
-    if not hasattr(last, "views_") or (len(shares) < 2 and last.is_linear_):
+    shares = getattr(predictor, "view_shares_", {})
+    if not hasattr(predictor, "views_") or (len(shares) < 2 and predictor.is_linear_):
         return []
-    sentences = describe_views(last, parts)
+    sentences = describe_views(predictor, parts)
     names = dict.fromkeys([*shares, *sentences])
     with_weights = {part.view for part in parts if np.any(part.coef)}
     return [
@@ -288,9 +290,9 @@ def _views(last: Any, parts: list[ViewPart]) -> list[View]:
     ]
 
 
-def _trials(last: Any) -> list[Trial]:
+def _trials(predictor: Any) -> list[Trial]:
     """List all that a search has tried, the best first."""
-    table = getattr(last, "views_tried_", None)
+    table = getattr(predictor, "views_tried_", None)
     if table is None:
         return []
     names = [" and ".join(view_in_words(name.strip()) for name in views.split("+")) for views in table["views"]]
@@ -299,9 +301,9 @@ def _trials(last: Any) -> list[Trial]:
     return sorted(trials, key=lambda trial: -trial.score if np.isfinite(trial.score) else np.inf)
 
 
-def _time_name(last: Any, modes: list[Mode]) -> str | None:
+def _time_name(predictor: Any, modes: list[Mode]) -> str | None:
     """Name the mode along which views follow signals, where there is one and it has a name."""
-    for view in getattr(last, "views_", {}).values():
+    for view in getattr(predictor, "views_", {}).values():
         axis = getattr(view, "time_axis_", None)
         if isinstance(view, SecondOrder | Convolutions) and axis is not None:
             name = modes[axis].name
@@ -314,25 +316,36 @@ def _components_of_views(parts: list[ViewPart], modes: list[Mode]) -> list[Compo
     components = []
     for part in parts:
         if part.maps is None:
-            for n, (mode, (U, s)) in enumerate(zip(part.modes, part.factors(), strict=True)):
-                count = count_carrying(s.astype(np.float64) ** 2)
-                factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
-                shares = np.vstack([together, _shares_of_targets(part.coef, factors, n)])
-                title = f"{part.label}: {mode.name}"
-                components.append(Components(mode, title, s, factors.T, shares, count, mode.positions))
-            continue
-        ((U, s),) = part.factors()
-        windows = [other.factors()[0][1] for other in parts if other.view == part.view]
-        whole = np.concatenate(windows).astype(np.float64) ** 2  # a window counts by what it adds to all
-        count = count_carrying(s.astype(np.float64) ** 2, whole)
-        if count:
-            factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
-            _, patterns, _ = part.sources(len(together))
-            patterns = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
-            shares = np.vstack([together, _shares_of_targets(part.coef, factors, 0)])
-            positions = _sensors(part, modes)
-            components.append(Components(part.modes[0], part.label, s, patterns, shares, count, positions))
+            components += _components_of_modes(part)
+        else:
+            windows_of_view = [window for window in parts if window.view == part.view]
+            components += _sources_of_window(part, windows_of_view, modes)
     return components
+
+
+def _components_of_modes(part: ViewPart) -> list[Components]:
+    """Find the components of each mode of a view."""
+    components = []
+    for n, (mode, (U, s)) in enumerate(zip(part.modes, part.factors(), strict=True)):
+        count = count_carrying(s.astype(np.float64) ** 2)
+        factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
+        shares = np.vstack([together, _shares_of_targets(part.coef, factors, n)])
+        components.append(Components(mode, f"{part.label}: {mode.name}", s, factors.T, shares, count, mode.positions))
+    return components
+
+
+def _sources_of_window(part: ViewPart, windows_of_view: list[ViewPart], modes: list[Mode]) -> list[Components]:
+    """Find the sources of one window of second order that are needed for 99 % of the weights of all windows: one or no entry."""
+    ((U, s),) = part.factors()
+    values_of_all = np.concatenate([window.factors()[0][1] for window in windows_of_view])
+    count = count_carrying(s.astype(np.float64) ** 2, values_of_all.astype(np.float64) ** 2)
+    if not count:
+        return []
+    factors, together, _ = leading_factors(U, s, min(count, MOST_COMPONENTS))
+    _, patterns, _ = part.sources(len(together))
+    patterns = patterns / np.linalg.norm(patterns, axis=1, keepdims=True)
+    shares = np.vstack([together, _shares_of_targets(part.coef, factors, 0)])
+    return [Components(part.modes[0], part.label, s, patterns, shares, count, _sensors(part, modes))]
 
 
 def _sensors(part: ViewPart, modes: list[Mode]) -> Array | None:
@@ -343,12 +356,12 @@ def _sensors(part: ViewPart, modes: list[Mode]) -> Array | None:
     return with_places[0].positions
 
 
-def _targets(last: Any, count: int, names: Sequence[str] | None) -> tuple[str, list[str]]:
+def _targets(predictor: Any, count: int, names: Sequence[str] | None) -> tuple[str, list[str]]:
     """Say what has weights of its own: classes, targets, or the steps of a tree of classes."""
-    if hasattr(last, "nodes_"):
-        sides = [(", ".join(map(str, left)), ", ".join(map(str, right))) for left, right in last.nodes_]
+    if hasattr(predictor, "nodes_"):
+        sides = [(", ".join(map(str, left)), ", ".join(map(str, right))) for left, right in predictor.nodes_]
         return "step", [f"{left} | {right}" for left, right in sides]
-    kind, labels = names_of_targets(last, count)
+    kind, labels = names_of_targets(predictor, count)
     if names is not None and kind == "target":
         if len(names) != count:
             raise ValueError(f"Expected {count} target_names, got {len(names)}: give one for each target.")
@@ -356,24 +369,24 @@ def _targets(last: Any, count: int, names: Sequence[str] | None) -> tuple[str, l
     return kind, [str(label) for label in labels]
 
 
-def _patterns(last: Any, shape: tuple[int, ...]) -> Array | None:
+def _patterns(predictor: Any, shape: tuple[int, ...]) -> Array | None:
     """Gather the patterns of each target; the steps of a tree have their own."""
-    models = getattr(last, "estimators_", [last])
+    models = getattr(predictor, "estimators_", [predictor])
     patterns = [to_numpy(model.patterns_).ravel() for model in models if hasattr(model, "patterns_")]
     return np.concatenate(patterns).reshape(shape) if patterns else None
 
 
-def _factors(last: Any, coef: Array) -> list[tuple[Array, Array]]:
+def _factors(predictor: Any, coef: Array) -> list[tuple[Array, Array]]:
     """Return factors and singular values of each mode; the steps of a tree are unfolded side by side."""
-    if hasattr(last, "mode_factors_"):
-        return [(to_numpy(U), to_numpy(s)) for U, s in last.mode_factors_]
+    if hasattr(predictor, "mode_factors_"):
+        return [(to_numpy(U), to_numpy(s)) for U, s in predictor.mode_factors_]
     return [mode_factors(coef, mode) for mode in range(1, coef.ndim)]
 
 
-def _ranks(last: Any) -> Array:
-    if hasattr(last, "estimators_"):
-        return np.array([to_numpy(step.mode_ranks_) for step in last.estimators_], dtype=int)
-    return to_numpy(last.mode_ranks_)
+def _ranks(predictor: Any) -> Array:
+    if hasattr(predictor, "estimators_"):
+        return np.array([to_numpy(step.mode_ranks_) for step in predictor.estimators_], dtype=int)
+    return to_numpy(predictor.mode_ranks_)
 
 
 def _rank(values: Array) -> int:
@@ -381,12 +394,12 @@ def _rank(values: Array) -> int:
     return leading_factors(np.eye(len(values)), values, 1)[2]
 
 
-def _components(last: Any, coef: Array, modes: list[Mode]) -> list[Components]:
+def _components(predictor: Any, coef: Array, modes: list[Mode]) -> list[Components]:
     """Find the components of every mode of the weights."""
     if len(coef) == 0:  # a tree of one class
         return []
-    factors_of_modes = _factors(last, coef)
-    modes = modes_of_weights(last, modes) if hasattr(last, "mode_factors_") else modes
+    factors_of_modes = _factors(predictor, coef)
+    modes = modes_of_weights(predictor, modes) if hasattr(predictor, "mode_factors_") else modes
     n_before = len(modes) - (coef.ndim - 1)  # where targets are a mode, it is the first
     components = []
     for n, (mode, (U, s)) in enumerate(zip(modes, factors_of_modes, strict=True)):

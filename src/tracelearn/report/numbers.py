@@ -16,7 +16,7 @@ __all__ = ["image_modes", "numbers"]
 
 _LONGEST = 1000  # points of a line
 _MOST_NAMES = 100  # stems side by side
-_MOST_LARGEST = 20  # of more names
+_MOST_LARGEST = 20  # entries of a factor, the largest ones, that are drawn where a mode has more names
 _MOST_VALUES = 40  # bars of singular values
 _HEAD = 48  # pixels across a head
 _PARTS = 9999  # weights are whole numbers of so many parts of the largest: four digits, and a small page
@@ -50,7 +50,7 @@ def _axis(mode: Mode, step: int = 1) -> dict[str, Any]:
 
 
 def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
-    """Gather the singular values and the factors of every mode; of long ones some entries."""
+    """Gather the singular values and the factors of every mode; of a long mode every so many entries."""
     components = []
     for component in facts.components:
         step = -(-len(component.mode.values) // _LONGEST)
@@ -70,7 +70,7 @@ def _component_data(facts: ModelFacts) -> list[dict[str, Any]]:
 
 
 def _largest_entries(component: Components) -> dict[str, Any]:
-    """Of a mode of more names than an axis has room for, gather the largest entries of each factor, and their names."""
+    """Gather the largest entries of each factor and their names, where an axis has no room for all names; else nothing."""
     if not component.mode.has_names or component.positions is not None or len(component.mode.values) <= _MOST_NAMES:
         return {}
     order = np.argsort(-np.abs(component.factors), axis=1, kind="stable")[:, :_MOST_LARGEST]
@@ -85,11 +85,11 @@ def _head_data(component: Components) -> dict[str, Any] | None:
         return None
     radius = head_radius(positions)
     grids = over_head(positions, component.factors[:, : len(positions)].T, _HEAD)
-    return {"size": _HEAD, "places": _short(positions / radius), "grids": [_parts(grid) for grid in grids]}
+    return {"size": _HEAD, "places": _short(positions / radius), "grids": [_quantised(grid) for grid in grids]}
 
 
-def _parts(tensor: Array | None) -> dict[str, Any] | None:
-    """Write a tensor as whole numbers of parts of its largest entry."""
+def _quantised(tensor: Array | None) -> dict[str, Any] | None:
+    """Round the entries of a tensor to whole numbers, of which ``_PARTS`` stands for the largest entry, the ``limit``."""
     if tensor is None:
         return None
     largest = float(np.max(np.abs(tensor), initial=0.0))
@@ -105,8 +105,8 @@ def _weight_data(weights: Weights) -> dict[str, Any]:
         "rows": rows,
         "columns": columns,
         "whole": _PARTS,
-        "coef": _parts(weights.coef),
-        "patterns": _parts(weights.patterns),
+        "coef": _quantised(weights.coef),
+        "patterns": _quantised(weights.patterns),
     }
 
 

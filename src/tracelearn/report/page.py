@@ -68,7 +68,7 @@ def render(
         "lead": lead(facts),
         "facts": facts,
         "tiles": _tiles(facts, evaluation),
-        "what": _what(facts, study),
+        "what": _description(facts, study),
         "parameters": [f"{name}={value!r}" for name, value in changed_parameters(facts.predictor).items()],
         "evaluation": evaluation,
         "score": _score(facts, evaluation),
@@ -125,10 +125,10 @@ def _size_tile(facts: ModelFacts) -> _Tile:
     if not facts.has_components:
         return _Tile("entries of a sample", f"{facts.shape[0]:,}", f"in one mode, {facts.modes[0].name}")
     counts = [str(component.carrying) for component in facts.components[:_MOST_TILES]]
-    more = " · …" if len(facts.components) > _MOST_TILES else ""
+    ellipsis = " · …" if len(facts.components) > _MOST_TILES else ""
     sizes = times([len(component.mode.values) for component in facts.components])
     name = "components that carry 99 %" + (", in each mode" if len(facts.components) > 1 else "")
-    return _Tile(name, (" · ".join(counts) or "0") + more, f"of {sizes or '0'}")
+    return _Tile(name, (" · ".join(counts) or "0") + ellipsis, f"of {sizes or '0'}")
 
 
 def _strength_tile(facts: ModelFacts) -> _Tile:
@@ -148,22 +148,22 @@ def _strength_tile(facts: ModelFacts) -> _Tile:
 # --- sections ----------------------------------------------------------------------------------------------------------
 
 
-def _what(facts: ModelFacts, study: Study) -> dict[str, str]:
-    """List what the model is, by name; what was chosen ends with an underscore, what was given has its parameter's name."""
-    last = facts.predictor
-    loss = getattr(last, "loss_", getattr(last, "loss", None))
-    ridge = float(getattr(last, "ridge_", getattr(last, "ridge", 0.0)))
-    mode_weights = getattr(last, "mode_weights_", getattr(last, "mode_weights", None))
+def _description(facts: ModelFacts, study: Study) -> dict[str, str]:
+    """List what the model is, by name; of its parameters the fitted values, such as ``ridge_``, where a search chose them."""
+    predictor = facts.predictor
+    loss = getattr(predictor, "loss_", getattr(predictor, "loss", None))
+    ridge = float(getattr(predictor, "ridge_", getattr(predictor, "ridge", 0.0)))
+    mode_weights = getattr(predictor, "mode_weights_", getattr(predictor, "mode_weights", None))
     alpha = strength_of(facts)
-    penalty = in_words(last.penalty) + (" trace norm" if isinstance(last.penalty, str) else "")
+    penalty = in_words(predictor.penalty) + (" trace norm" if isinstance(predictor.penalty, str) else "")
     penalty = penalty if alpha else "squared norm"
     strengths = (f"alpha = {number(alpha, 4)}, " if alpha else "") + f"ridge = {number(ridge, 4)}"
     if mode_weights is not None:
         strengths += f", mode weights {', '.join(f'{weight:g}' for weight in np.ravel(mode_weights))}"
-    if getattr(last, "scaling", None) is not None:
+    if getattr(predictor, "scaling", None) is not None:
         strengths += ", samples divided by a scale for each mode"
     rows = {
-        "estimator": type(last).__name__,
+        "estimator": type(predictor).__name__,
         "steps before it": listed(facts.before),
         "sample": f"{times(facts.shape)} ({' × '.join(mode.label for mode in facts.modes)})",
         "aligned by group": facts.alignment,
@@ -185,7 +185,7 @@ def _confounds(facts: ModelFacts, study: Study) -> str:
 
 
 def _score(facts: ModelFacts, evaluation: Evaluation | None) -> dict[str, Any]:
-    """Gather what the page says of scores that are no plain attribute."""
+    """Gather the scores as the template shows them: those of cross-validation, of held-out folds and of new samples."""
     score: dict[str, Any] = {"cv": None, "folds": None, "rmse": "", "n_shown": 0}
     if facts.chosen is not None:
         mean, error = rounded(facts.chosen.score, facts.chosen.error)

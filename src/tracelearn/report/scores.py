@@ -80,7 +80,7 @@ class Confusion:
 
     @property
     def accuracy(self) -> float:
-        """The share of samples that were called what they are."""
+        """The share of samples whose predicted label is the true one."""
         return float(np.trace(self.counts)) / self.total
 
     @property
@@ -213,7 +213,7 @@ def compare(
 ) -> Confusion | Residuals:
     """Compare predictions with the truth: labels as a table of counts, or without ``classes`` numbers as residuals.
 
-    ``bounds`` are what the truth is to be between, as ``bounds_of`` says.
+    ``bounds`` are the lower and upper ends of intervals, as ``bounds_of`` predicts them.
     """
     truth, predicted = to_numpy(truth), to_numpy(predicted)
     if classes is None:
@@ -227,7 +227,7 @@ def compare(
 
 
 def bounds_of(model: Any, X: Any, **aligned: Any) -> tuple[Array, Array] | None:
-    """Find between which numbers nine of ten targets are to be; None where a model does not say."""
+    """Predict intervals that hold nine of ten targets; None where a model has too few held-out residuals."""
     residuals = getattr(model, "held_out_residuals_", None)
     if residuals is None or len(residuals.folds) < _FEWEST_RESIDUALS:
         return None
@@ -237,10 +237,10 @@ def bounds_of(model: Any, X: Any, **aligned: Any) -> tuple[Array, Array] | None:
 
 def join_bounds(parts: Sequence[tuple[Array, Array] | None]) -> tuple[Array, Array] | None:
     """Join the bounds of several parts of the samples; None where a part has none."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    bounds = [part for part in parts if part is not None]
+    if len(bounds) < len(parts):
         return None
-    return np.concatenate([lower for lower, _ in known]), np.concatenate([upper for _, upper in known])
+    return np.concatenate([lower for lower, _ in bounds]), np.concatenate([upper for _, upper in bounds])
 
 
 def in_words(named: Any) -> str:

@@ -31,8 +31,8 @@ _LIBRARIES = {"tracelearn": "tracelearn", "numpy": "NumPy", "scipy": "SciPy", "s
 
 def listed(names: Sequence[str], most: int = _SHOWN_CLASSES) -> str:
     """Write names one after the other, of many the first."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    hidden = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + hidden
 
 
 def _joined(words: Sequence[str]) -> str:
@@ -41,12 +41,12 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _decimals(error: float) -> int:
-    """Count the decimals that show two digits of an error; three where there is none to speak of."""
+    """Count the decimals that show two digits of an error; three for errors that are nearly zero, or infinite."""
     return max(1 - math.floor(math.log10(error)), 0) if 1e-6 < error < math.inf else 3
 
 
 def rounded(mean: float, error: float) -> tuple[str, str]:
-    """Write a mean and its standard error with as many decimals as the error says something about.
+    """Write a mean and its standard error with the decimals that show two digits of the error.
 
     Examples
     --------
@@ -165,7 +165,10 @@ def lead(facts: ModelFacts) -> str:
         return f"The model {does}. All its weights are zero: it ignores the samples, and always predicts the same."
     if facts.weighs_views or not facts.has_components:
         return f"The model {does}."
-    counts = [f"{one.carrying} of {len(one.mode.values):,} in {one.title}" for one in facts.components]
+    counts = [
+        f"{components.carrying} of {len(components.mode.values):,} in {components.title}"
+        for components in facts.components
+    ]
     verb = "carries" if len(counts) == 1 and facts.components[0].carrying == 1 else "carry"
     return f"The model {does}. Its weights are sums of components: {_joined(counts)} {verb} 99 % of their squares."
 
@@ -246,8 +249,8 @@ def _view_with_share(view: View, words: dict[str, str]) -> str:
         notes.append(f"share {view.share:.2f}")
     if not view.has_weights:
         notes.append("weights zero in the final fit")
-    what = words.get(view.label, view.label)
-    return f"{what} ({'; '.join(notes)})" if notes else what
+    description = words.get(view.label, view.label)
+    return f"{description} ({'; '.join(notes)})" if notes else description
 
 
 def _scores_in_words(facts: ModelFacts, evaluation: Evaluation | None) -> list[str]:

@@ -42,8 +42,8 @@ def check_finite(
 ) -> None:
     """Refuse NaN and infinity, naming the place of the first; of sparse rows only the entries are looked at.
 
-    With ``overflows`` the values are what finite samples were made into, and such a number has left the range of their dtype.
-    With ``takes_gaps`` infinity alone is refused.
+    With ``overflows`` the values were computed from finite samples, so that the error tells of an overflow of their dtype. With
+    ``takes_gaps`` NaN is allowed, and infinity alone is refused.
     """
     xp = array_namespace(values)
     entries = values.data if is_sparse(values) else values
@@ -155,7 +155,7 @@ def real_numbers(values: Any, name: str, todo: str = "encode it as numbers first
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether an object stands for a missing value: None, NaN, NaT or pandas' NA, known by what they are written as."""
+    """Tell whether an object stands for a missing value: None, NaN, NaT or pandas' NA, which are recognised by their text."""
     return value is None or (not isinstance(value, str) and str(value) in ("nan", "<NA>", "NaN", "NaT"))
 
 

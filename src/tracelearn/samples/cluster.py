@@ -81,7 +81,7 @@ class Dask:
 
 @dataclass(frozen=True)
 class _Function:
-    """A function as a value: Dask would call a bare one."""
+    """Wraps a function that is an argument of tasks: Dask would call a bare one itself."""
 
     call: Callable[..., Any]
 

@@ -1,4 +1,4 @@
-"""Where blocks are worked on: here, one after the other. On a cluster ``cluster.Dask`` does the same."""
+"""Where blocks are worked on: ``Local`` in this process, one after the other; ``cluster.Dask`` has the same methods."""
 
 from __future__ import annotations
 

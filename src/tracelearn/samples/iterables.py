@@ -25,7 +25,7 @@ def stream(blocks: Iterable[Any]) -> Source:
     next one is waited for.
     """
     repeatable = not hasattr(blocks, "__next__")
-    passes: list[int] = []  # over an iterator: the only state there is
+    passes: list[int] = []  # where each pass began: only one pass is possible over an iterator
 
     def read(start: int) -> Iterator[NumberedBatch]:
         # Not a generator itself: a second pass is refused when it is asked for.

@@ -47,11 +47,11 @@ class NotEnoughMemoryError(MemoryError):
 
 
 def out_of_memory(error: MemoryError) -> MemoryError:
-    """Say what to do instead; a library says at best what it could not have."""
+    """Turn an error of a library, which says at most what it could not allocate, into one that says what to do."""
     if isinstance(error, NotEnoughMemoryError):
         return error
-    said = " ".join(str(error).split())
+    reason = " ".join(str(error).split())
     return NotEnoughMemoryError(
-        f"Expected enough memory for this problem, got none left{f' ({said})' if said else ''}: compress the samples with "
+        f"Expected enough memory for this problem, got none left{f' ({reason})' if reason else ''}: compress the samples with "
         "ModePCA, read them in blocks from Zarr, HDF5, Parquet or .npz files, or allow more memory."
     )

@@ -27,10 +27,10 @@ class Padded:
 
 
 def padded(X: Any, known_shape: tuple[int, ...] | None = None, n_targets: int | None = None) -> Padded:
-    """Read a list of arrays of unequal length, or a like container, as one array (n, I1, ..., IN); all else is returned as it is.
+    """Read samples of unequal length from a list of arrays, or another container, as one array (n, I1, ..., IN).
 
-    One mode may differ in size: it is time. Series of one channel, of shape (times,), get a mode for it. A list of tuples holds
-    batches, not samples.
+    The one mode whose size differs is time. Series of one channel, of shape (times,), become samples of shape (1, times). Any
+    other X is returned as it is, also a list of tuples, which holds batches and not samples.
 
     Parameters
     ----------

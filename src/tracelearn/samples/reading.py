@@ -28,7 +28,7 @@ __all__ = ["MANY_ENTRIES", "Reader", "Spec", "loaded_for", "read", "recoded", "s
 
 # Samples on disk with at most this many entries are summarised block by block; larger ones are read if they fit.
 MANY_ENTRIES = 8192
-_BYTES = 32  # that a fit takes in memory for each number of the samples
+_BYTES = 32  # of memory that a fit takes for each number of the samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +128,11 @@ def read(source: Source, reader: Reader) -> tuple[Spec, Samples]:
     else:
         weight = math.nan  # not needed: the moments sum up the weights
     surveyed: Any = reader.spec
-    confounds = source.confounds  # alone: workers are sent what the function below names
+    # Workers are sent the function below with all that it names: the confounds alone instead of the whole source.
+    confounds = source.confounds
 
     def checked(batch: NumberedBatch) -> Block:
+        """Check one block, whenever it is read."""
         first, X, y, sample_weight = batch
         with errors_name_block(first):
             _, block = reader.read_block(X, y, sample_weight, first=first, confounds=confounds, is_part=True)
@@ -152,18 +154,18 @@ def _surveyed(source: Source, reader: Reader) -> tuple[Reader, float]:
     """Read all targets once, for what must be known before the first block is read; return also the sum of all weights."""
     survey = reader.targets.survey(source)
     check_total_weight(survey.weight)
-    dims = source.sample_shape
+    stored_shape = source.sample_shape  # of one sample, before ``tensor_shape``
     dtype = source.dtype
-    if dims is None:
-        first = source.first_samples()
-        dims = np.shape(first)[1:]
-        dtype = getattr(first, "dtype", None)
-    shape = sample_shape(np.broadcast_to(0.0, (1, *dims)), reader.tensor_shape)
+    if stored_shape is None:
+        first_samples = source.first_samples()
+        stored_shape = np.shape(first_samples)[1:]
+        dtype = getattr(first_samples, "dtype", None)
+    shape = sample_shape(np.broadcast_to(0.0, (1, *stored_shape)), reader.tensor_shape)
     spec = Spec(
         sample_shape=shape,
         dtype=np.dtype(np.float32 if dtype == np.float32 else np.float64),
         n_targets=survey.n_targets,
-        is_flat=len(shape) > 1 and len(dims) == 1,
+        is_flat=len(shape) > 1 and len(stored_shape) == 1,
         is_single=survey.is_single,
         classes=survey.classes,
         modes=source.modes,
@@ -173,7 +175,7 @@ def _surveyed(source: Source, reader: Reader) -> tuple[Reader, float]:
 
 
 def summarise(source: Source, reader: Reader) -> tuple[Spec, Moments]:
-    """Sum up samples that come only once: of which shape and classes they are is found on the way."""
+    """Sum up the moments of samples that can be read only once; their shape and classes are found while reading."""
     spec: Spec | None = None
     moments: Moments | None = None
     for first, X, y, weight in source.blocks:

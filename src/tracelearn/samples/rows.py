@@ -137,13 +137,15 @@ def _rows_of_numpy(holder: Any, X: Any, *, accept_sparse: Any) -> Array:
 
 
 def warn_of_grid(columns: Any) -> None:
-    """Warn where columns of a frame are in the order of a grid such as ch1_t20: flat samples have no rank."""
+    """Warn where names of columns, such as ch1_t20, say that samples are tensors: read as flat, their weights have no rank."""
     if len(columns) < _MANY_COLUMNS:
         return
     from tracelearn.samples.names import grid  # noqa: PLC0415 - needed for frames alone
 
-    names = [name for name in columns if isinstance(name, str)]
-    ordered, modes = grid(names) if len(names) == len(columns) else ((), ())
+    names = list(columns)
+    if not all(isinstance(name, str) for name in names):
+        return
+    ordered, modes = grid(names)
     if len(modes) < 2 or list(ordered) != names or all(mode.has_names for mode in modes):
         return
     shape = tuple(len(mode.values) for mode in modes)
@@ -166,7 +168,7 @@ def other_shape(name: str, known_shape: tuple[int, ...], shape: tuple[int, ...])
 
 
 def _without_duplicates(rows: Any) -> Any:
-    """Give every entry of sparse rows one place, so that squares of entries are squares of what is stored."""
+    """Add up values that sparse rows store for one entry, as SciPy allows: then squared values are squared entries."""
     rows = sparse.csr_array(rows)
     if not rows.has_canonical_format:
         rows = rows.copy()  # the array of the user is not written to

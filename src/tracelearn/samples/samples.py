@@ -100,7 +100,10 @@ def errors_name_block(first: int) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Checked samples in blocks, and where they are worked on; ``weight`` is the sum of all weights."""
+    """Checked samples in blocks, and where they are worked on.
+
+    ``shape`` is that of one sample, ``weight`` the sum of all weights; ``n_samples`` is None where only reading would tell.
+    """
 
     blocks: PerBlock
     shape: tuple[int, ...]
@@ -198,9 +201,9 @@ class Samples:
         return cut if block.X.dtype == block.Y.dtype else replace(cut, in_memory=False)
 
     def total(self, term: Term, scores: PerBlock | None = None) -> Any:
-        """Sum a function of rows, targets, shares (weights that sum to one) and scores over all blocks, in one pass.
+        """Sum ``term(rows, targets, shares, scores)`` over all blocks, in one pass; shares are weights that sum to one.
 
-        Without scores the targets take their place, so that every term has four arguments.
+        Without scores the targets are passed in their place, so that every term has four arguments.
         """
         columns = self.columns
         total_weight = self.weight
@@ -248,7 +251,7 @@ class Samples:
         return moments if past is None else past + moments
 
     def mode_scales(self) -> Array:
-        """Find the scale (p,) of every entry, as a product of one scale for each mode."""
+        """Find scales (p,) for the entries from their variances; each is a product of one scale for each mode."""
         mean = self.total(lambda X, Y, share, z: share @ X)
         return mode_scales(self.total(lambda X, Y, share, z: share @ (X - mean) ** 2), self.shape)
 

@@ -25,6 +25,7 @@ NumberedBatch = tuple[int, NDArray[Any], Any, Any | None]  # the number of sampl
 
 
 def _no_columns(name: str) -> NDArray[Any]:
+    """Refuse to read a column: ``Source.column`` of samples in memory."""
     raise InputError(
         f"Expected a file or a table, in which {name!r} can be looked up, got samples without names: pass an array instead."
     )

@@ -1,4 +1,4 @@
-"""Consensus ADMM on the whole problem, its iterations mixed."""
+"""Consensus ADMM on the whole problem, accelerated by Anderson's mixing of its iterations."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ def admm(  # noqa: C901, PLR0915 - the algorithm, from top to bottom
                 solve = update = None
         if iteration in (next_check, max_iter):
             next_check += check_every
-            state = problems.certified if is_proven else problems.uncertified
-            solution, done = finish.judge(problems, state(W, split, iteration, rho))
+            as_solution = problems.certified if is_proven else problems.uncertified
+            solution, done = finish.judge(problems, as_solution(W, split, iteration, rho))
             if on_iteration is not None:
                 on_iteration(solution)
             if iteration == max_iter or bool(xp.all(done)):
@@ -111,8 +111,8 @@ def _first_solution(problems: Problems, start: Solution | None, *, is_proven: bo
     """Return where to start from, with a certificate unless nobody asks for one."""
     if start is None:
         return problems.zero()
-    state = problems.certified if is_proven else problems.uncertified
-    return state(start.W, start.split, 0, start.rho)
+    as_solution = problems.certified if is_proven else problems.uncertified
+    return as_solution(start.W, start.split, 0, start.rho)
 
 
 def _first_rho(problems: Problems, earlier: Array | None) -> Array:
@@ -145,7 +145,7 @@ def _guessed_rho(problems: Problems, mean: Array) -> Array:
     # In units of the largest entry and of the mean eigenvalue all numbers are about one, and no square overflows.
     longest = xp.max(xp.abs(gradient))
     longest = xp.where(longest > 0, longest, ones)
-    # A system may couple the rows of a problem, so a step is one for all of them: (B, K, p).
+    # The operator may couple the rows of a problem, so that conjugate gradients have one step size for all of them: (B, K, p).
     damping = mean[:, None, None]
     unit = xp.where(damping > 0, damping, xp.ones_like(damping))
     residual = xp.reshape(gradient / longest[0], (ones.shape[0], -1, gradient.shape[1]))

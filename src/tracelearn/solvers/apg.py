@@ -75,14 +75,14 @@ def prox_adm(
 ) -> tuple[Array, Split]:
     """Minimise ``curvature/2 |W - P|^2 + alpha norm(W)``; return the point with its split over the terms.
 
-    By the alternating direction method of multipliers (the paper's Eq. 26), until the point moves by at most ``tol`` times its
-    length plus a hundredth of that of P.
+    By the alternating direction method of multipliers (the paper's Eq. 26), until an iteration moves the point by at most
+    ``tol`` times the sum of the length of the point and a hundredth of the length of P.
 
     Parameters
     ----------
     P : array of shape (B, I1, ..., IN)
     alpha : array of shape (B,)
-    curvature : the paper's L; its beta must scale with it
+    curvature : the paper's L; the step ``rho``, its beta, is chosen in proportion to it
     split : where an earlier call ended, to start from
 
     Examples

@@ -36,9 +36,9 @@ class Mixing:
     n_remaining: int = _LAST
 
     def take(self, problems: Array, tensors: Array, rho_of_all: Array, rho: Array) -> Mixing:
-        """Keep some of the problems, given their index (B',), that of their tensors (T',), and the steps of all and of them.
+        """Keep some of the problems, given their index (B',) and that of their tensors (T',).
 
-        Where the steps of all are new, the memory is empty.
+        ``rho_of_all`` and ``rho`` are the steps of all problems and of these. Blocks of other steps are forgotten.
         """
         if self.rho is not rho_of_all:
             return Mixing(n_remaining=self.n_remaining)
@@ -48,7 +48,7 @@ class Mixing:
         return Mixing(ends, moves, rho, self.n_remaining)
 
     def onward(self, start: State, end: State, rho: Array) -> tuple[Mixing, State]:
-        """Remember a block; find the state to go on from: its end, or where there are several blocks a mixture of their ends.
+        """Remember a block; return also the state to go on from, a mixture of the ends of the blocks that are remembered.
 
         New steps rho (B,) begin a new memory. The first block of all is not remembered: its start may come from another solver.
         """
@@ -60,6 +60,7 @@ class Mixing:
         mixing = Mixing(ends, moves, rho, self.n_remaining - 1)
         if len(ends) < 2:
             return mixing, end
+        # Shares of sum one with the shortest combined move solve ``gram shares = 1``, up to a factor.
         table = xp.stack(moves, axis=1)
         gram = table @ xp.matrix_transpose(table)
         squares = xp.linalg.diagonal(gram)
@@ -77,19 +78,21 @@ class Mixing:
 
 
 def _move(start: Split, end: Split, rho: Array) -> Array:
-    """Measure how far what the next iteration depends on has moved, with duals in units of weights: (B, N)."""
+    """Subtract the anchors and duals, on which alone the next iteration depends, before a block from those after it: (B, N).
+
+    Duals are divided by the step, which gives them the units of weights.
+    """
     xp = array_namespace(rho)
-    differences: list[Array] = []
 
-    def collect(after: Array, before: Array, unit: Any) -> None:
-        rows_after = xp.reshape(xp.moveaxis(after, 1, 0), (rho.shape[0], -1)) / unit
-        rows_before = xp.reshape(xp.moveaxis(before, 1, 0), (rho.shape[0], -1)) / unit
-        differences.append(rows_after - rows_before)
+    def as_rows(array: Array) -> Array:
+        """Lay all entries (M, T, ...) that belong to one problem side by side: (B, ...)."""
+        return xp.reshape(xp.moveaxis(array, 1, 0), (rho.shape[0], -1))
 
+    differences = []
     for after, before in zip(_arrays(end.anchors), _arrays(start.anchors), strict=True):
-        collect(after, before, 1.0)
+        differences.append(as_rows(after) - as_rows(before))
     for after, before in zip(_arrays(end.duals), _arrays(start.duals), strict=True):
-        collect(after, before, rho[:, None])
+        differences.append(as_rows(after) / rho[:, None] - as_rows(before) / rho[:, None])
     return xp.concat(differences, axis=1)
 
 
@@ -101,10 +104,10 @@ def _arrays(value: Any) -> Sequence[Array]:
 def _mixed(shares: Array, states: Sequence[State]) -> State:
     """Add up states by shares (B, M)."""
     first_W, first_split = states[0]
-    each = array_namespace(shares).repeat(shares, first_W.shape[0] // shares.shape[0], axis=0)
-    W = _weighted_sum(each, 0, [W for W, _ in states])
+    shares_of_tensors = array_namespace(shares).repeat(shares, first_W.shape[0] // shares.shape[0], axis=0)
+    W = _weighted_sum(shares_of_tensors, 0, [W for W, _ in states])
     other_splits = [split for _, split in states[1:]]
-    return W, first_split.map(lambda *arrays: _weighted_sum(each, 1, arrays), *other_splits)
+    return W, first_split.map(lambda *arrays: _weighted_sum(shares_of_tensors, 1, arrays), *other_splits)
 
 
 def _weighted_sum(shares: Array, axis: int, arrays: Sequence[Array]) -> Array:

@@ -1,4 +1,4 @@
-"""Proximal Newton: losses that are no squares by a sequence of squares."""
+"""Proximal Newton: other losses than the squared one, by a sequence of quadratic models."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
     exact_ranks: bool = True,
     on_iteration: Watcher | None = None,
 ) -> Solution:
-    """Solve problems whose loss is no square by a sequence of squares: proximal Newton, ADMM inside.
+    """Solve problems of any loss by a sequence of quadratic models: proximal Newton, with ADMM for each model.
 
-    Every model of second order costs one weighted gram and then some iterations that do not look at the samples; a
-    handful of models is enough where a fixed bound of the curvature takes thousands of passes. Arguments as in ``admm``.
+    A model costs one weighted gram, and then iterations that do not read the samples. A handful of models is enough where a
+    fixed bound of the curvature takes thousands of passes. Arguments as in ``admm``.
     """
     options: dict[str, Any] = {
         "tol": tol,
@@ -51,7 +51,7 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
     inner = solution if start is not None else None  # the answer of the last model, from which the next is solved
     finish = Finish(tol, exact_ranks)
     spent = 0
-    accuracy = 0.1
+    accuracy = 0.1  # the gap to which models are solved, as a share of the gap of the problem
     while True:
         solution, done = finish.judge(problems, replace(solution, n_iter=spent))
         if on_iteration is not None:
@@ -70,7 +70,7 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
                 accuracy *= 0.1  # W already solves the model to this accuracy, but not yet the problem
             spent += max(inner.n_iter, int(step is not None))
         if step is None and not fit.has_rough_models:
-            # Without a model, or a step that helps, ADMM with the bound of the curvature goes on, one pass an iteration.
+            # No model, or no step along it that lowers the objective: ADMM on the bound of the curvature goes on.
             if not fit.has_bounded_curvature:
                 return solution
             return continued(admm, problems, solution if spent else None, spent, **options)
@@ -78,6 +78,7 @@ def newton(  # noqa: C901 - the algorithm, from top to bottom
             solution, evaluation = step
         expected = 0.5 * gap if gap < _NEAR else gap
         if step is None or float(solution.gap[0]) > max(expected, tol):
+            # Single precision may be what spoils the models.
             fit = fit.with_exact_models()
             problems = replace(problems, fit=fit)
 

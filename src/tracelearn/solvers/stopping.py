@@ -1,4 +1,4 @@
-"""When a solver stops: with the answers that are proven, with a breakdown that is said in a sentence, or by another solver."""
+"""How a solver ends: with certified answers (``Finish``), with an error that says why (``guarded``), or in another solver."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def subspaces(
     if bool(xp.all(solution.gap <= tol)):
         return solution
     rows = xp.reshape(solution.W, (-1, fit.n_features))
-    occupied = _whole_modes(problems).narrowed(rows)
+    occupied = _whole_modes(problems).narrowed(rows)  # the smallest subspaces that hold W
     step = None
     spent = 0
     accuracy = _ACCURACY
@@ -77,7 +77,7 @@ def subspaces(
         step = _proximal_step(problems, rows, evaluation, _ROUGH * goal, step)
         solution = _certified(problems, evaluation, solution, step)
         rounds_waited = 0 if float(solution.gap[0]) < 0.5 * float(best.gap[0]) else rounds_waited + 1
-        if rounds_waited:  # what limits the gap may be how well the two small problems are solved
+        if rounds_waited:  # the accuracy of the two small problems may be what limits the gap
             accuracy *= 0.1
         best = solution if float(solution.gap[0]) <= float(best.gap[0]) else best
         if on_iteration is not None:
@@ -114,7 +114,7 @@ def _whole_modes(problems: Problems) -> Subspaces:
 
 
 def _lifted(within: Subspaces, T: Array) -> Array:
-    """Lift all tensors of an array whose last axes are those of a core."""
+    """Replace every core by the tensor that it stands for: the last axes of T are those of a core, any others stay."""
     xp = array_namespace(T)
     order = len(within.shape)
     rows = within.lift(xp.reshape(T, (-1, math.prod(within.core_shape))))
@@ -122,7 +122,7 @@ def _lifted(within: Subspaces, T: Array) -> Array:
 
 
 def _projected(within: Subspaces, T: Array) -> Array:
-    """Project all tensors of an array whose last axes are those of a sample."""
+    """Replace every tensor by the core of its projection: the last axes of T are those of a sample, any others stay."""
     xp = array_namespace(T)
     order = len(within.shape)
     rows = within.project(xp.reshape(T, (-1, math.prod(within.shape))))
@@ -146,7 +146,7 @@ def _proximal_step(
 
 
 def _certified(problems: Problems, evaluation: Evaluation, solution: Solution, step: Solution) -> Solution:
-    """Certify W with the split of the small problem or with that of the proximal step, whichever proves more."""
+    """Certify W with the duals of the small problem or those of the proximal step, whichever give the smaller gap."""
     with_step = replace(solution.split, duals=step.split.duals)
     certificates = []
     for split in (solution.split, with_step):
@@ -158,7 +158,7 @@ def _certified(problems: Problems, evaluation: Evaluation, solution: Solution, s
 def _solved_within(
     problems: Problems, wider: Subspaces, solution: Solution, goal: float, max_iter: int, exact_ranks: bool
 ) -> Solution:
-    """Solve the problem of the weights in subspaces, starting from where it stands."""
+    """Solve the problem restricted to weights in the subspaces, starting from the projection of ``solution``."""
     small = problems.fit.within(wider)
     target_modes = problems.shape[: len(problems.shape) - len(wider.shape)]
     inner = replace(problems, fit=small, shape=(*target_modes, *wider.core_shape))
