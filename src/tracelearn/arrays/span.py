@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tracelearn.arrays.array_api import Array, array_namespace
 from tracelearn.arrays.linalg import positive_part
@@ -14,22 +13,20 @@ __all__ = ["Span", "short_basis", "span"]
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """The principal components of rows (n, p) about an origin (p,) with more than 1e-10 of the largest variance."""
+    """The principal components of rows (n, p) with more than 1e-10 of the largest variance about zero."""
 
     rows: Array
-    origin: Any
     vectors: Array  # eigenvectors (n, r) of the products of rows
     lengths: Array  # the roots (r,) of their eigenvalues
     dropped_vectors: Array  # eigenvectors (n, n - r) that are left out
 
     @classmethod
-    def of(cls, rows: Array, origin: Any = 0.0) -> Span:
+    def of(cls, rows: Array) -> Span:
         """Decompose the matrix (n, n) of inner products of rows."""
         xp = array_namespace(rows)
-        centred = rows - origin
-        values, vectors = xp.linalg.eigh(centred @ xp.matrix_transpose(centred))
+        values, vectors = xp.linalg.eigh(rows @ xp.matrix_transpose(rows))
         first = min(count_true(values <= 1e-10 * values[-1]), values.shape[0] - 1)  # eigenvalues ascend
-        return cls(rows, origin, vectors[:, first:], xp.sqrt(positive_part(values[first:])), vectors[:, :first])
+        return cls(rows, vectors[:, first:], xp.sqrt(positive_part(values[first:])), vectors[:, :first])
 
     @property
     def coordinates(self) -> Array:
@@ -41,7 +38,7 @@ class Span:
         """The basis (p, r); computed when first asked for, since it is costly and ridge regression does not need it."""
         xp = array_namespace(self.rows)
         lengths = xp.where(self.lengths > 0, self.lengths, xp.ones_like(self.lengths))
-        return xp.matrix_transpose(self.rows - self.origin) @ (self.vectors / lengths)
+        return xp.matrix_transpose(self.rows) @ (self.vectors / lengths)
 
     @cached_property
     def is_exact(self) -> bool:
@@ -50,23 +47,26 @@ class Span:
         lengths = self.lengths
         if not bool(lengths[0] > 1e-3 * lengths[-1]):
             return False
-        dropped = xp.matrix_transpose(self.dropped_vectors) @ (self.rows - self.origin)
+        dropped = xp.matrix_transpose(self.dropped_vectors) @ self.rows
         rounding = 100.0 * float(xp.finfo(dropped.dtype).eps)
         return bool(xp.sum(dropped**2) <= rounding**2 * xp.sum(lengths**2))
 
 
-def span(rows: Array) -> tuple[Array, Array]:
-    """Find an orthonormal basis (p, r) of rows (n, p) and their coordinates (n, r), r at most the smaller of n and p.
+def span(rows: Array, origin: Array) -> tuple[Array, Array]:
+    """Find an orthonormal basis (p, r) of rows (n, p) less an origin (p,), and their coordinates (n, r), r at most min(n, p).
 
     By principal components where rounding leaves them accurate (``Span.is_exact``); else by QR, which takes twice as long.
     """
     xp = array_namespace(rows)
-    largest = xp.max(xp.abs(rows))
+    centred = rows - origin
+    largest = xp.maximum(xp.max(centred), -xp.min(centred))
     if rows.shape[0] <= rows.shape[1] and bool(largest > 0):
-        principal = Span.of(rows / largest)  # squares of these do not overflow
+        centred /= largest  # squares of these do not overflow; in place, since rows may take much of the memory
+        principal = Span.of(centred)
         if principal.is_exact:
             return principal.basis, largest * principal.coordinates
-    basis, coordinates = xp.linalg.qr(xp.matrix_transpose(rows))
+        centred = rows - origin
+    basis, coordinates = xp.linalg.qr(xp.matrix_transpose(centred))
     return basis, xp.matrix_transpose(coordinates)
 
 

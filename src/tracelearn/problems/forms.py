@@ -91,7 +91,7 @@ class BasisForm:
         """Find a basis of the samples and the moments of their coordinates in it; return the data fit of all p features."""
         samples = self.prepared(samples)
         origin = _origin(samples, fit_intercept=fit_intercept)
-        basis, coordinates = span(samples.rows - origin)
+        basis, coordinates = span(samples.rows, origin)
         fit = MomentsForm().data_fit(
             samples.with_rows(coordinates, (coordinates.shape[1],)),
             loss,
@@ -100,7 +100,13 @@ class BasisForm:
             fit_intercept=fit_intercept,
             spectral=spectral,
         )
-        variances = samples.total(lambda X, Y, share, z: share @ (X - origin) ** 2)
+
+        def variances_of(X: Array, Y: Array, share: Array, z: Array) -> Array:
+            squares = X - origin
+            squares *= squares  # in place: samples may take much of the memory
+            return share @ squares
+
+        variances = samples.total(variances_of)
         return fit.lifted(basis, origin, variances)
 
 

@@ -405,7 +405,7 @@ class SampleLoss:
             return None
         n, p = rows.shape
         if n < p:
-            return span(rows - self.x_mean)
+            return span(rows, self.x_mean)
         if self.loss.is_separable or self.samples.n_targets * p > _LARGEST_HESSIAN:
             return None
         centred = rows - self.x_mean

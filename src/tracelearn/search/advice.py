@@ -159,7 +159,7 @@ def _warn_of_plain_ridge(choice: Choice) -> None:
         return
     outcomes_of_ridge = comparable[0].outcomes[comparable[0].best]
     judged = ~np.isnan(outcomes) & ~np.isnan(outcomes_of_ridge)
-    weight = to_numpy(choice.split.targets.weight)[judged]
+    weight = to_numpy(choice.targets.weight)[judged]
     score = float(np.average(outcomes[judged], weights=weight))
     score_of_ridge = float(np.average(outcomes_of_ridge[judged], weights=weight))
     if score_of_ridge >= score:
@@ -172,14 +172,14 @@ def _warn_of_plain_ridge(choice: Choice) -> None:
 
 def _warn_of_accuracy(name: str, choice: Choice, classes: Any) -> None:
     """Warn where some class is never predicted, or where predicting the largest class is as accurate."""
-    split = choice.split
-    tests = np.concatenate([test for _, test in split.folds.splits])
-    labels = to_numpy(predicted_class(split.targets.codes))[tests].astype(int)
+    targets = choice.targets
+    tests = np.concatenate([test for _, test in choice.folds.splits])
+    labels = to_numpy(predicted_class(targets.codes))[tests].astype(int)
     predicted_by_folds = []
     for scores in choice.path.held_out:
         predicted_by_folds.append(predicted_class(mapped_scores(to_numpy(scores), choice.class_map)))
     predicted = np.concatenate(predicted_by_folds).astype(int)
-    weight = to_numpy(split.targets.weight)[tests]
+    weight = to_numpy(targets.weight)[tests]
     accuracy = float(np.sum(weight * (predicted == labels)) / np.sum(weight))
     share_of_largest = float(np.max(np.bincount(labels, weights=weight)) / np.sum(weight))
     never_predicted = np.setdiff1d(labels, predicted).tolist()

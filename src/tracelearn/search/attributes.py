@@ -15,7 +15,6 @@ from tracelearn.samples.reading import Spec
 from tracelearn.search.choice import Choice
 from tracelearn.search.correction import corrected_score
 from tracelearn.search.data import SearchData
-from tracelearn.search.intervals import held_out_residuals
 from tracelearn.search.results import cv_results, views_tried
 from tracelearn.search.task import Task
 from tracelearn.search.views import ShownByViews
@@ -121,8 +120,6 @@ def about_choice(choice: Choice, task: Task, settings: Settings) -> dict[str, An
     if choice.calibration is not None:
         attributes["calibration_slope_"] = choice.calibration.slope
         attributes["calibration_offsets_"] = move_to(choice.calibration.offsets, like, like.dtype)
-    if not task.targets.are_classes and choice.n_searched == task.n_samples:
-        residuals = held_out_residuals(choice)
-        if residuals is not None:
-            attributes["held_out_residuals_"] = residuals
+    if choice.residuals is not None:
+        attributes["held_out_residuals_"] = choice.residuals
     return attributes

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.search.alignment import align_samples
 from tracelearn.search.calibration import Calibration, calibrate
 from tracelearn.search.events import Event, Report
-from tracelearn.search.folds import corrected_error
+from tracelearn.search.folds import Folds, corrected_error
+from tracelearn.search.intervals import HeldOutResiduals, held_out_residuals
 from tracelearn.search.paths import Path, logistic_path, read_alphas, ridge_path, trace_path
 from tracelearn.search.screening import Screening, Trial, screen
 from tracelearn.search.softmax import (
@@ -28,10 +30,11 @@ from tracelearn.search.softmax import (
     mapped_scores,
     stacked_scores,
 )
-from tracelearn.search.splits import SplitSamples
+from tracelearn.search.splits import SplitSamples, Targets
 from tracelearn.search.task import Task
 from tracelearn.search.views import (
     Blend,
+    BlendedSamples,
     Candidate,
     FittedView,
     blend_views,
@@ -60,12 +63,11 @@ _MOST_MULTIPLICATIONS = 5e11
 
 @dataclass(frozen=True, eq=False)
 class SplitBlend:
-    """Samples as the views of a blend show them, split into folds, with the penalty for their weights."""
+    """Samples as the views of a blend show them, and these split into folds. They may be larger than the samples themselves."""
 
     blend: Blend
-    views: dict[str, FittedView]
+    shown: BlendedSamples
     split: SplitSamples
-    penalty: Any
 
     @classmethod
     def of(cls, task: Task, blend: Blend, fitted: Mapping[str, FittedView]) -> SplitBlend:
@@ -74,23 +76,21 @@ class SplitBlend:
         views = {}
         for name in blend.names:
             views[name] = fitted.get(name) or fit_view(candidates[name], task.samples, task.folds)
-        blended = blend_views(blend, views, task.samples.weight, task.rules.penalty)
-        return cls(blend, views, task.split(blended), blended.penalty)
+        shown = blend_views(blend, views, task.samples.weight, task.rules.penalty)
+        return cls(blend, shown, task.split(shown))
 
 
 @dataclass(frozen=True, eq=False)
 class Tried:
-    """A path that was walked, on which blend of views, and the seconds that it took."""
+    """A path that was walked, on which blend of views, and the seconds that it took.
 
-    split_blend: SplitBlend
+    All that were tried are kept to the end of a fit, so none holds the samples that it was walked on.
+    """
+
+    blend: Blend
     path: Path
     seconds: float
     is_coarse: bool = False  # whether every third alpha alone was looked at, since these promised too little
-
-    @property
-    def blend(self) -> Blend:
-        """The views of the path."""
-        return self.split_blend.blend
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +98,9 @@ class Choice:
     """What was chosen, by which evidence, and all that was tried."""
 
     tried: Tried  # the path of what was chosen
+    shown: BlendedSamples  # the samples that chose, as the chosen views show them
+    targets: Targets  # of these samples
+    folds: Folds  # of these samples, those of the path
     point: int  # its point
     alpha: float  # for all samples, in the units of the blend
     ridge: float
@@ -107,7 +110,8 @@ class Choice:
     screened: tuple[Trial, ...]
     all_tried: tuple[Tried, ...]
     n_searched: int  # how many samples chose
-    views: dict[str, FittedView]  # those of the blend, where all samples chose, else none
+    is_drawn: bool  # whether not all samples chose
+    residuals: HeldOutResiduals | None  # of numbers, for intervals
 
     @property
     def blend(self) -> Blend:
@@ -118,11 +122,6 @@ class Choice:
     def path(self) -> Path:
         """The path of what was chosen."""
         return self.tried.path
-
-    @property
-    def split(self) -> SplitSamples:
-        """The samples as the chosen views show them, in folds."""
-        return self.tried.split_blend.split
 
     @property
     def is_logistic(self) -> bool:
@@ -149,7 +148,10 @@ class _Look:
 class _Answer:
     """The best path after some questions about the samples of a look, and all that was tried to find it."""
 
-    look: _Look
+    task: Task  # this one, the screening and the ridge regression are those of the look
+    screening: Screening
+    ridge: Tried | None
+    split_blend: SplitBlend  # what the best path was walked on; that of the look may be another one
     tried: Tried
     losses: Array  # (F,), the held-out loss of each fold: log-loss for classes, else minus the score
     class_map: Array | None = None
@@ -210,6 +212,7 @@ def _ask(look: _Look, report: Report) -> _Answer:
     in_doubt = bool(task.alignment)
     if not tried or not report(Event("ridge", 1.0, f"ridge regression on {split_blend.blend}")):
         tried.append(_try_trace_norm(task, split_blend, look.value, report, in_doubt=in_doubt))
+    best = max((trial for trial in tried if not trial.is_coarse), key=lambda trial: trial.path.value)
     # Screening by ridge regression misses signals that only a low rank finds among many entries. So the best view in which
     # samples keep their modes has a path of its own.
     first_order = Blend((screening.first_order,), alignment=task.alignment)
@@ -217,18 +220,22 @@ def _ask(look: _Look, report: Report) -> _Answer:
     if is_new and not report(Event("path", 0.9, f"trace norm on {split_blend.blend}")):
         value_to_beat = max(trial.path.value for trial in tried)
         split_alone = SplitBlend.of(task, first_order, screening.views)
-        tried.append(_try_trace_norm(task, split_alone, value_to_beat, report, in_doubt=True))
-    best = max((trial for trial in tried if not trial.is_coarse), key=lambda trial: trial.path.value)
-    answer = _with_best_loss(look, best)
+        alone = _try_trace_norm(task, split_alone, value_to_beat, report, in_doubt=True)
+        tried.append(alone)
+        if not alone.is_coarse and alone.path.value > best.path.value:
+            best, split_blend = alone, split_alone
+        del split_alone  # it may be as large as the samples, and the other one larger
+    answer = _with_best_loss(look, best, split_blend)
     all_tried = [*tried, *answer.all_tried]
     shares = screening.shares
     if screening.similar is not None and not report(Event("losses", 0.5, f"losses on {best.blend}")):
-        with_similarities = _try_ridge(SplitBlend.of(task, screening.similar, screening.views))
+        split_similar = SplitBlend.of(task, screening.similar, screening.views)
+        with_similarities = _try_ridge(split_similar)
         all_tried.append(with_similarities)
         # Smooth functions explain more variance of the codes of classes than their log-loss confirms, so similarities that do not
         # even explain more variance cannot win.
         if with_similarities.path.value > best.path.value:
-            rival = _with_best_loss(look, with_similarities)
+            rival = _with_best_loss(look, with_similarities, split_similar)
             all_tried += rival.all_tried
             if _is_evident(answer.losses - rival.losses):
                 answer = rival
@@ -240,7 +247,7 @@ def _try_ridge(split_blend: SplitBlend) -> Tried:
     """Try ridge regression on a blend."""
     began = time.perf_counter()
     path = ridge_path(split_blend.split)
-    return Tried(split_blend, path, time.perf_counter() - began)
+    return Tried(split_blend.blend, path, time.perf_counter() - began)
 
 
 def _try_trace_norm(
@@ -253,7 +260,8 @@ def _try_trace_norm(
     """
     began = time.perf_counter()
     rules = task.rules
-    split = split_blend.split
+    split = split_blend.split.without_cache()  # what paths need of many entries may be as large as the samples
+    penalty = split_blend.shown.penalty
     alphas, are_given = read_alphas(rules.alphas, rules.eps)
     options: dict[str, Any] = {"are_given": are_given, "max_iter": rules.max_iter, "n_jobs": rules.n_threads}
 
@@ -263,43 +271,45 @@ def _try_trace_norm(
     n_weights = math.prod(split.shape) * split.n_targets * len(split.folds)
     if (in_doubt or n_weights > _MANY_WEIGHTS) and not are_given and math.isfinite(value_to_beat):
         every_third = alphas[::-3][::-1]
-        coarse = trace_path(split, split_blend.penalty, every_third, report=progress, **options)
+        coarse = trace_path(split, penalty, every_third, report=progress, **options)
         gain = _GAIN * max(0.0, min(value_to_beat, 1.0 - value_to_beat))
         if np.max(coarse.selecting) < value_to_beat + gain:
-            return Tried(split_blend, coarse, time.perf_counter() - began, is_coarse=True)
-    path = trace_path(split, split_blend.penalty, alphas, report=progress, **options)
-    return Tried(split_blend, path, time.perf_counter() - began)
+            return Tried(split_blend.blend, coarse, time.perf_counter() - began, is_coarse=True)
+    path = trace_path(split, penalty, alphas, report=progress, **options)
+    return Tried(split_blend.blend, path, time.perf_counter() - began)
 
 
-def _with_best_loss(look: _Look, tried: Tried) -> _Answer:
+def _with_best_loss(look: _Look, tried: Tried, split_blend: SplitBlend) -> _Answer:
     """Take logistic regression, or a map between the scores of all classes, where held-out folds confirm it.
 
     For classes log-losses are compared, not explained variances: a smooth function comes closer to the codes of classes than a
     linear one, though it tells the classes apart no better.
     """
     path = tried.path
-    split = tried.split_blend.split
+    split = split_blend.split
     targets = look.task.targets
+    answer = partial(_Answer, look.task, look.screening, look.ridge, split_blend)
     if not targets.are_classes or targets.scorer is not None or not split.has_moments:
-        return _Answer(look, tried, -path.scores[path.best])
-    held = stacked_scores(path.held_out, split)
-    unchanged = _Answer(look, tried, log_losses(held))
+        return answer(tried, -path.scores[path.best])
+    held = stacked_scores(path.held_out, split.targets, split.folds)
+    unchanged = answer(tried, log_losses(held))
     if not look.task.rules.asks_losses:
         return unchanged
-    answers = []
+    rivals = []
     logistic_trials = []
     if 2 < split.n_targets <= _MOST_MAPPED:
         map_of_classes, losses = fit_class_map(held)
-        answers.append(_Answer(look, tried, losses, map_of_classes))
+        rivals.append(answer(tried, losses, map_of_classes))
     began = time.perf_counter()
     logistic = logistic_path(split)
     if logistic is not None:
-        logistic_trials = [Tried(tried.split_blend, logistic, time.perf_counter() - began)]
-        answers.append(_Answer(look, logistic_trials[0], log_losses(stacked_scores(logistic.held_out, split))))
+        logistic_trials = [Tried(tried.blend, logistic, time.perf_counter() - began)]
+        held_of_logistic = stacked_scores(logistic.held_out, split.targets, split.folds)
+        rivals.append(answer(logistic_trials[0], log_losses(held_of_logistic)))
     best = unchanged
-    for answer in answers:
-        if _is_evident(unchanged.losses - answer.losses) and answer.losses.mean() < best.losses.mean():
-            best = answer
+    for rival in rivals:
+        if _is_evident(unchanged.losses - rival.losses) and rival.losses.mean() < best.losses.mean():
+            best = rival
     return replace(best, all_tried=tuple(logistic_trials))
 
 
@@ -329,7 +339,7 @@ def _aligned_if_better(answer: _Answer, looks: list[_Look], report: Report) -> _
     winner = answer
     tried_on_best: tuple[Tried | None, ...] = (best.ridge,)
     is_over = report(Event("groups", 0.6, "are samples aligned by group?"))
-    if not is_over and _predicts_groups_better(best.task, best.ridge, answer.look.ridge):
+    if not is_over and _predicts_groups_better(best.task, best.ridge, answer.ridge):
         rival = _ask(best, _part_of_groups(report, 0.6))
         tried_on_best = rival.all_tried
         if _predicts_groups_better(best.task, rival.tried, answer.tried):
@@ -338,7 +348,7 @@ def _aligned_if_better(answer: _Answer, looks: list[_Look], report: Report) -> _
     tried_on_aligned = [look.ridge for look in others] + [*tried_on_best]
     return replace(
         winner,
-        screened=tuple(trial for look in (answer.look, *looks) for trial in look.screening.trials),
+        screened=(*answer.screened, *[trial for look in looks for trial in look.screening.trials]),
         all_tried=(*answer.all_tried, *[tried for tried in tried_on_aligned if tried is not None]),
     )
 
@@ -350,7 +360,7 @@ def _look_at_alignments(task: Task, index: Array | None, answer: _Answer, report
 
     All samples of the task are aligned, also where only those of an index choose: a group is aligned by all of its samples.
     """
-    searched_task = answer.look.task
+    searched_task = answer.task
     quick = _best_of_each_quick_kind(answer)
     if not quick:
         return []
@@ -375,14 +385,14 @@ def _look_at_alignments(task: Task, index: Array | None, answer: _Answer, report
 
 def _best_of_each_quick_kind(answer: _Answer) -> tuple[Candidate, ...]:
     """Choose the views of aligned samples: among those that are quick, the chosen ones and the best of each transformer class."""
-    screening = answer.look.screening
+    screening = answer.screening
     names = {*answer.tried.blend.names, *screening.blend.names, screening.first_order}
     best_values: dict[type, tuple[float, str]] = {}
     for trial in screening.trials:
         kind = type(trial.candidate.transformer)
         best_values[kind] = max(best_values.get(kind, (-math.inf, "")), (trial.path.value, trial.candidate.name))
     names |= {name for _, name in best_values.values()}
-    views = _views_of_any_sign(answer.look.task)
+    views = _views_of_any_sign(answer.task)
     return tuple(view for view in views if view.name in names and not view.takes_long) or views[:1]
 
 
@@ -410,14 +420,13 @@ def _losses_of_groups(tried: Tried, task: Task) -> Array:
     With a score of the user's, that of each fold takes its place.
     """
     path = tried.path
-    split = tried.split_blend.split
     if task.targets.scorer is not None:
         return np.asarray(-path.scores[path.best])
     _, groups = np.unique(np.asarray(task.groups), return_inverse=True)
     if task.targets.are_classes:
-        return losses_of_groups(stacked_scores(path.held_out, split), groups)
+        return losses_of_groups(stacked_scores(path.held_out, task.targets, task.folds.first_repeat()), groups)
     gains = path.outcomes[path.best]
-    weight = np.where(np.isnan(gains), 0.0, to_numpy(split.targets.weight))
+    weight = np.where(np.isnan(gains), 0.0, to_numpy(task.targets.weight))
     with np.errstate(invalid="ignore"):  # of groups that no fold holds out
         return np.asarray(-np.bincount(groups, np.nan_to_num(gains) * weight) / np.bincount(groups, weight))
 
@@ -429,23 +438,26 @@ def _choice_of(task: Task, answer: _Answer, *, is_drawn: bool) -> Choice:
     """Choose a point of the path of an answer, scale its strengths for all samples, and calibrate its scores."""
     tried = answer.tried
     path = tried.path
-    split = tried.split_blend.split
+    split = answer.split_blend.split
     targets = task.targets
-    n_searched = answer.look.task.n_samples
+    n_searched = answer.task.n_samples
     point = path.best
     # The best of several views predicts numbers a little by chance. If the folds do not confirm it, the simpler model is taken.
-    is_in_doubt = bool(answer.look.screening.shares) and not targets.are_classes and targets.scorer is None
+    is_in_doubt = bool(answer.screening.shares) and not targets.are_classes and targets.scorer is None
     if task.rules.one_standard_error or (is_in_doubt and _may_be_luck(path, split)):
         point = path.simplest_within_error()
     # Optimal strengths fall with the number of samples, at least as its inverse root: for when drawn samples chose for all.
     ratio = math.sqrt(n_searched / task.n_samples)
     calibration = None
     if targets.are_classes:
-        held = stacked_scores(path.held_out, split)
+        held = stacked_scores(path.held_out, split.targets, split.folds)
         scores = mapped_scores(to_numpy(held.scores), answer.class_map)
         calibration = calibrate(scores, to_numpy(held.members), to_numpy(held.shares).sum(axis=0))
     return Choice(
         tried=tried,
+        shown=answer.split_blend.shown,
+        targets=split.targets,
+        folds=split.folds,
         point=point,
         alpha=ratio * float(path.alphas[point]),
         ridge=ratio * float(path.ridges[point]),
@@ -455,7 +467,8 @@ def _choice_of(task: Task, answer: _Answer, *, is_drawn: bool) -> Choice:
         screened=answer.screened,
         all_tried=answer.all_tried,
         n_searched=n_searched,
-        views={} if is_drawn else tried.split_blend.views,
+        is_drawn=is_drawn,
+        residuals=None if targets.are_classes or n_searched < task.n_samples else held_out_residuals(path, split),
     )
 
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils import check_random_state
 
-from tracelearn.arrays.array_api import Array, to_numpy
+from tracelearn.arrays.array_api import Array, is_sparse, to_numpy
 from tracelearn.search.choice import Choice
+from tracelearn.search.folds import Folds
 from tracelearn.search.paths import Path
-from tracelearn.search.splits import SplitSamples, predicted_class
+from tracelearn.search.splits import Targets, predicted_class
 from tracelearn.search.task import Task
 
 __all__ = ["corrected_score", "optimism", "standard_error"]
@@ -30,45 +31,46 @@ def corrected_score(choice: Choice, task: Task) -> tuple[float, float]:
     the point was chosen for its simplicity, not since it was the best.
     """
     path, point = choice.path, choice.point
-    split = choice.split
-    n_samples = split.folds.n_samples
+    targets, folds = choice.targets, choice.folds
+    n_samples = folds.n_samples
     if task.targets.scorer is not None or n_samples != task.folds.n_samples:
         return float(path.means[point]), float(path.errors[point])
-    weight = to_numpy(split.targets.weight)
+    weight = to_numpy(targets.weight)
     walked = [tried.path for tried in choice.all_tried] + [trial.path for trial in choice.screened]
     tables = [walked_path.outcomes for walked_path in walked if walked_path.outcomes.shape[1] == n_samples]
     luck = optimism(tables, weight, task.groups) if point == path.best else 0.0
     outcomes = path.outcomes[point]
-    fits_codes = task.targets.are_classes and split.has_moments and not choice.is_logistic
+    has_moments = targets.loss.has_moments and not is_sparse(task.samples.rows)
+    fits_codes = targets.are_classes and has_moments and not choice.is_logistic
     if task.groups is not None and fits_codes and task.targets.fit_intercept and point == path.best:
-        outcomes = _outcomes_about_common_mean(path, split)
+        outcomes = _outcomes_about_common_mean(path, targets, folds)
     judged = ~np.isnan(outcomes)
     score = float(np.average(outcomes[judged], weights=weight[judged]))
     # Training samples vary between studies as well as held-out ones, and folds share them: the correction of Nadeau and Bengio
     # (2003).
     n_judged = np.count_nonzero(judged)
-    n_training = np.mean([len(train) for train, _ in split.folds.splits])
+    n_training = np.mean([len(train) for train, _ in folds.splits])
     error = math.sqrt(1.0 + n_judged / n_training) * standard_error(outcomes, weight, task.groups)
     if task.targets.are_classes:  # an accuracy of one on few samples is no certainty
         error = max(error, 1.0 / n_judged)
     return score - luck, math.hypot(error, luck / 2.0)
 
 
-def _outcomes_about_common_mean(path: Path, split: SplitSamples) -> Array:
+def _outcomes_about_common_mean(path: Path, targets: Targets, folds: Folds) -> Array:
     """Find how often (n,) the models at the best point classify each held-out sample rightly, with corrected intercepts.
 
     Where each group has one label, folds that hold groups out whole cannot be stratified. The classes that a fold holds out are
     rarer in its training part than in all samples, and its intercept favours the others. So intercepts are moved by the
     difference of the mean codes in the training part and in all samples.
     """
-    codes = to_numpy(split.targets.codes)
-    weight = to_numpy(split.targets.weight)
+    codes = to_numpy(targets.codes)
+    weight = to_numpy(targets.weight)
     mean = np.average(codes, axis=0, weights=weight)
     right = np.zeros(len(codes))
-    for (train, test), scores in zip(split.folds.splits, path.held_out, strict=True):
+    for (train, test), scores in zip(folds.splits, path.held_out, strict=True):
         common = to_numpy(scores) + mean - np.average(codes[train], axis=0, weights=weight[train])
         right[test] += predicted_class(common) == predicted_class(codes[test])
-    times = np.sum(split.folds.held_out, axis=0)
+    times = np.sum(folds.held_out, axis=0)
     return np.where(times > 0, right / np.maximum(times, 1), np.nan)
 
 

@@ -203,15 +203,14 @@ class TensorSearch(RoutesToSplitter, LinearInViews, TensorInput, CallbackSupport
             views, samples = show_all_samples(choice, task, data, X, sample_weight)
             moments = moments_to_keep(samples) if self.keep_moments else None
             settings = self._settings(
-                choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.tried.split_blend.penalty
+                choice.alpha, choice.ridge, is_logistic=choice.is_logistic, penalty=choice.shown.penalty
             )
             report = reporter(type(self).__name__, self.verbose - 1)
             fitted = fit_linear(samples, spec_of_views(data.spec, samples.shape), settings, report=report)
-            shapes = [choice.tried.split_blend.views[name].shape for name in choice.blend.names]
             self._publish(
                 {
                     **about_samples(data),
-                    **about_model(choice.blend.names, views, fitted, data.spec, shapes, moments),
+                    **about_model(choice.blend.names, views, fitted, data.spec, choice.shown.shapes, moments),
                     **about_choice(choice, task, settings),
                 },
                 anew=True,

@@ -74,6 +74,11 @@ class Folds:
         """How many samples each fold holds out, (F,)."""
         return np.array([len(test) for _, test in self.splits])
 
+    def weights(self, weight: Array) -> Array:
+        """Find what the folds weigh in means over them (F,), the weight of what they hold out, given that of the samples (n,)."""
+        weights = np.array([np.sum(weight[test]) for _, test in self.splits])
+        return weights / np.sum(weights)
+
     @cached_property
     def ratio(self) -> float:
         """The mean number of held-out samples for each training sample."""

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from tracelearn.arrays.array_api import Array, to_numpy
-from tracelearn.search.choice import Choice
+from tracelearn.search.paths import Path
+from tracelearn.search.splits import SplitSamples
 
 __all__ = ["HeldOutResiduals", "held_out_residuals", "interval"]
 
@@ -26,10 +27,8 @@ class HeldOutResiduals:
     folds: Array  # (n,), which fold held each sample out
 
 
-def held_out_residuals(choice: Choice) -> HeldOutResiduals | None:
-    """Gather the residuals of the chosen path; None where folds see samples in their own ways, as with confounds."""
-    split = choice.split
-    path = choice.path
+def held_out_residuals(path: Path, split: SplitSamples) -> HeldOutResiduals | None:
+    """Gather the residuals of the best point of a path; None where folds see samples in their own ways, as with confounds."""
     if split.coordinates is None or split.rows_of_fold is not None:
         return None
     coefs, intercepts = split.in_sample_units(path.models)

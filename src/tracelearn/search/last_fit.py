@@ -35,17 +35,16 @@ def show_all_samples(
 
 
 def _show_in_memory(choice: Choice, task: Task, data: SearchData) -> tuple[ShownByViews, Samples]:
-    """Show samples in memory by the chosen views, which are fitted here unless the search fitted them to all samples already."""
-    views = choice.views
-    if not views:
+    """Show samples in memory by the chosen views: as they were when all of them chose, else anew."""
+    shown = choice.shown
+    if choice.is_drawn:
         samples = task.aligned_samples(choice.blend)
         candidates = {candidate.name: candidate for candidate in task.candidates}
         views = {name: fit_view(candidates[name], samples) for name in choice.blend.names}
-    blended = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
-    transformers = tuple(views[name].transformer for name in choice.blend.names)
-    block = Block(blended.rows, data.codes, task.samples.weight, 0, data.confounds)
-    shown = ShownByViews(transformers, blended.factors, data.spec.sample_shape, data.resampler)
-    return shown, Samples.of(block, blended.shape)
+        shown = blend_views(choice.blend, views, task.samples.weight, task.rules.penalty)
+    block = Block(shown.rows, data.codes, task.samples.weight, 0, data.confounds)
+    by_views = ShownByViews(shown.transformers, shown.factors, data.spec.sample_shape, data.resampler)
+    return by_views, Samples.of(block, shown.shape)
 
 
 def _show_blocks(
@@ -58,10 +57,8 @@ def _show_blocks(
         view = transformers[name]
         fitted.append(None if view is None else clone(view).fit(X, sample_weight=sample_weight))
     # Scales of views are those of the samples that chose.
-    drawn = choice.tried.split_blend.views
-    factors = blend_views(choice.blend, drawn, choice.split.targets.weight, task.rules.penalty).factors
-    shown = ShownByViews(tuple(fitted), factors, data.spec.sample_shape)
-    return shown, data.samples.mapped_rows(shown, choice.split.shape)
+    by_views = ShownByViews(tuple(fitted), choice.shown.factors, data.spec.sample_shape)
+    return by_views, data.samples.mapped_rows(by_views, choice.shown.shape)
 
 
 def spec_of_views(spec: Spec, shape: tuple[int, ...]) -> Spec:

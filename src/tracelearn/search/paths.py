@@ -564,7 +564,7 @@ def logistic_path(split: SplitSamples) -> Path | None:
     losses = np.empty(len(weights))
     for point in range(len(weights)):
         held_out = split.held_out_scores(models, point)
-        losses[point] = split.fold_weights @ log_losses(stacked_scores(held_out, split))
+        losses[point] = split.fold_weights @ log_losses(stacked_scores(held_out, split.targets, split.folds))
 
     def solve(point: int) -> Models:
         return Models(models.weights[point : point + 1, ...], models.intercepts[point : point + 1, ...])

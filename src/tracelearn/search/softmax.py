@@ -17,7 +17,8 @@ from array_api_compat import device
 from tracelearn.arrays.array_api import Array, array_namespace, move_to, to_numpy
 from tracelearn.arrays.linalg import conjugate_gradients
 from tracelearn.losses import softmax
-from tracelearn.search.splits import SplitSamples
+from tracelearn.search.folds import Folds
+from tracelearn.search.splits import Targets
 
 __all__ = [
     "ClassScores",
@@ -53,30 +54,30 @@ class ClassScores:
     index: Array  # (n,), the numbers of the samples
 
 
-def stacked_scores(held_out: Sequence[Array], split: SplitSamples) -> ClassScores:
+def stacked_scores(held_out: Sequence[Array], targets: Targets, folds: Folds) -> ClassScores:
     """Join the scores (m, K) of what each fold holds out, thinned to every k-th sample where there are too many."""
     xp = array_namespace(held_out[0])
-    targets = split.targets
-    max_samples = min(_MOST_HELD, max(100, _MOST_SCORES // split.n_targets))
-    n_held_out = sum(len(test) for _, test in split.folds.splits)
+    max_samples = min(_MOST_HELD, max(100, _MOST_SCORES // targets.codes.shape[1]))
+    n_held_out = sum(len(test) for _, test in folds.splits)
     step = math.ceil(n_held_out / max_samples)
     scores = []
     index = []
-    folds = []
-    for fold, (_, test) in enumerate(split.folds.splits):
+    fold_of_each = []
+    for fold, (_, test) in enumerate(folds.splits):
         rows = np.arange(0, len(test), step)
         scores.append(xp.take(held_out[fold], move_to(rows, held_out[fold]), axis=0))
         index.append(test[rows])
-        folds.append(np.full(len(rows), fold))
+        fold_of_each.append(np.full(len(rows), fold))
     place = move_to(np.concatenate(index), targets.codes)
     z = xp.concat(scores)
     codes = xp.take(targets.codes, place, axis=0)
     if z.shape[1] == 1:
         z = xp.concat([-0.5 * z, 0.5 * z], axis=1)
         codes = xp.concat([-codes, codes], axis=1)
-    is_held_out = np.concatenate(folds) == np.arange(len(split.folds))[:, None]
+    is_held_out = np.concatenate(fold_of_each) == np.arange(len(folds))[:, None]
     shares = xp.take(targets.weight, place, axis=0) * move_to(is_held_out, z, z.dtype)
-    shares = shares * (move_to(split.fold_weights, z, z.dtype) / xp.sum(shares, axis=1))[:, None]
+    fold_weights = move_to(folds.weights(to_numpy(targets.weight)), z, z.dtype)
+    shares = shares * (fold_weights / xp.sum(shares, axis=1))[:, None]
     return ClassScores(z, xp.astype(codes > 0, z.dtype), shares, np.concatenate(index))
 
 

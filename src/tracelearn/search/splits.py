@@ -240,12 +240,14 @@ class SplitSamples:
         """Return all samples as one fold sees them; these differ where a view or the confounds are learned in each."""
         return self.rows if self.rows_of_fold is None else self.rows_of_fold[fold]
 
+    def without_cache(self) -> SplitSamples:
+        """Return the same in a new object: axes and data fits that are cached in it are released with it."""
+        return replace(self, coordinates=None if self.coordinates is None else replace(self.coordinates))
+
     @cached_property
     def fold_weights(self) -> Array:
         """The weights (F,) of folds in means over them: the total weight of the samples that each holds out."""
-        weight = to_numpy(self.targets.weight)
-        weights = np.array([np.sum(weight[test]) for _, test in self.folds.splits])
-        return weights / np.sum(weights)
+        return self.folds.weights(to_numpy(self.targets.weight))
 
     @cached_property
     def target_variances(self) -> Array:

@@ -308,8 +308,10 @@ def with_alignment(views: str, alignment: str) -> str:
 class BlendedSamples:
     """Samples as the views of a blend show them, side by side, each multiplied by its factor."""
 
+    transformers: tuple[Any, ...]  # of the views, fitted, or None
+    shapes: tuple[tuple[int, ...], ...]  # of a sample as each view shows it
     rows: Array  # (n, p)
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of a sample as all show it
     penalty: Any  # a name, or an object with a norm for each block of weights
     factors: tuple[float, ...]
     rows_of_fold: tuple[Array, ...] | None = None
@@ -318,12 +320,12 @@ class BlendedSamples:
 def blend_views(blend: Blend, views: Mapping[str, FittedView], weight: Array, penalty: Any) -> BlendedSamples:
     """Show samples by all views of a blend, each divided by the root of its total variance and multiplied by its strength."""
     chosen = [views[name] for name in blend.names]
-    shape, penalty = joined_shape_and_penalty(
-        [view.transformer for view in chosen], [view.shape for view in chosen], penalty
-    )
+    transformers = tuple(view.transformer for view in chosen)
+    shapes = tuple(view.shape for view in chosen)
+    shape, penalty = joined_shape_and_penalty(transformers, shapes, penalty)
     if len(chosen) == 1:
         (view,) = chosen
-        return BlendedSamples(view.rows, shape, penalty, (1.0,), view.rows_of_fold)
+        return BlendedSamples(transformers, shapes, view.rows, shape, penalty, (1.0,), view.rows_of_fold)
     strengths = blend.strengths or (1.0,) * len(chosen)
     factors = tuple(
         strength / _total_deviation(view.rows, weight) for strength, view in zip(strengths, chosen, strict=True)
@@ -339,7 +341,7 @@ def blend_views(blend: Blend, views: Mapping[str, FittedView], weight: Array, pe
             scaled = [factor * block for factor, block in zip(factors, blocks, strict=True)]
             blended_by_folds.append(xp.concat(scaled, axis=1))
         rows_of_fold = tuple(blended_by_folds)
-    return BlendedSamples(rows, shape, penalty, factors, rows_of_fold)
+    return BlendedSamples(transformers, shapes, rows, shape, penalty, factors, rows_of_fold)
 
 
 def _total_deviation(rows: Array, weight: Array) -> float:
