@@ -539,10 +539,19 @@ def test_each_window_of_second_order_has_its_panels_and_numbers():
 
 
 def test_shares_are_bars_of_all_views_that_were_tried():
-    model = model_of_view("second_order")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((90, 4, 40))
+    label = rng.integers(2, size=90)
+    X[:, 0] *= (1.0 + 0.6 * label)[:, None]
+    views = [("raw", None), ("second_order", VIEWS["second_order"])]
+    model = TensorClassifier(views, alphas=4, cv=3, loss="squared_error").fit(X, label)
     axes = ViewsDisplay.from_estimator(model).axes_[-1]
-    assert [text.get_text()[6:] for text in axes.texts] == ["second order"]
+    assert [text.get_text()[6:] for text in axes.texts] == ["second order", "raw"]  # the largest share first
     np.testing.assert_allclose([bar.get_width() for bar in axes.patches], list(model.view_shares_.values()))
+
+
+def test_the_share_of_an_only_view_is_not_drawn():
+    assert ViewsDisplay.from_estimator(model_of_view("second_order")).shares == {}
 
 
 @pytest.mark.parametrize("shape", [(4, 40), (2, 2, 40)])

@@ -660,8 +660,8 @@ cv_results_, best_index_, best_params_, views_tried_, dual_gap_, objective_, n_i
     calibration_slope_ : float
     calibration_offsets_ : array of shape (n_classes,)
         Probabilities are the softmax of ``slope * scores + offsets``. Both are found on held-out samples, and drawn to the shares
-        of the classes where these are few or say little. ``predict`` takes the class of the largest score, which need not be that of
-        the largest probability.
+        of the classes where these are few or say little. ``predict`` takes the class of the largest score,
+        which need not be that of the largest probability.
     class_map_ : array of shape (n_classes + 1, n_classes)
         Only if it was chosen: scores are those of the linear model times ``class_map_[:-1]``, plus ``class_map_[-1]``.
 
