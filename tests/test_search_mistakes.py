@@ -76,7 +76,7 @@ def test_samples_of_little_weight_do_not_choose_the_views():
 # --- rare classes, and the order of the rows -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_rare_class_among_many_samples_is_found_whatever_the_order(seed):
     X, y = bursts(3000, share=0.004)
     order = np.random.default_rng(seed).permutation(3000)
@@ -125,6 +125,7 @@ def test_samples_of_any_source_give_one_model(tmp_path):
         np.testing.assert_allclose(model.decision_function(X), expected.decision_function(X), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_of_samples_that_do_not_fit_in_memory_some_choose_and_all_are_learned_from(monkeypatch):
     from tracelearn.search import data
 
@@ -277,6 +278,7 @@ def test_an_entry_far_from_all_others_is_named(sample):
 # --- learning more -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_learning_goes_on_with_views_and_calibration_fixed():
     X, y = bursts(400)
     order = np.random.default_rng(0).permutation(400)
@@ -331,6 +333,7 @@ def test_no_similarities_are_tried_for_thousands_of_classes():
     assert "similarities" in dict(views_that_suit((4, 4), 8000, n_targets=100)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("factor", "most"), [(1.3, 4.8), (1.0, 6.4)])
 def test_a_search_of_large_samples_holds_what_it_goes_on_with_alone(factor, most):
     """With a signal one small view is chosen; noise is shown by several, and every question is asked."""
